@@ -1,0 +1,1 @@
+"""LLM evaluation runs that survive anything."""

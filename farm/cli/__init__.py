@@ -1,0 +1,1 @@
+"""The commands: each parses, wires, calls one function and prints."""

@@ -1,0 +1,1 @@
+"""Values and rules: no file, no clock, no chance, no environment."""

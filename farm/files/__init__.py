@@ -1,0 +1,1 @@
+"""Doors to the file system: the snapshot commit, locks, record readers."""

@@ -1,0 +1,1 @@
+"""The loops that act: scoring workers and the supervisor that runs them."""

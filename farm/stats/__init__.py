@@ -1,0 +1,1 @@
+"""From numbers to numbers; random generators are passed in."""

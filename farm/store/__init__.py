@@ -1,0 +1,1 @@
+"""Where a run lives: one protocol, and the doors that keep it."""
