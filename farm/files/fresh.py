@@ -1,0 +1,73 @@
+"""A file that this process alone creates, writes once from start to end, and syncs.
+
+Errors of the disk are translated here: no space or quota is StorageFull, every other failure
+is StorageError. Names that others must never see half written are the business of the caller,
+who stages in a directory of its own and renames; syncing that directory is the caller's too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from types import TracebackType
+from typing import Final, Self
+
+from farm.errors import StorageError, StorageFull
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+def storage_error(error: OSError, *, path: str) -> StorageError:
+    """Return what an error of the operating system means for the caller."""
+    reason = (error.strerror or str(error)).lower()
+    if error.errno in _FULL:
+        return StorageFull(path=path, reason=f"{reason}: free some space")
+    return StorageError(path=path, reason=reason)
+
+
+class FreshFile:
+    """A new file, mode 0600, created exclusively and never through a symbolic link.
+
+    Raises StorageError when the name is taken or the directory cannot be written. Used with
+    `with`, it is closed at the end, but synced only by `sync`: after an error nobody needs it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.size = 0
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._fd = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise storage_error(error, path=path) from error
+
+    def write(self, data: bytes) -> None:
+        """Append all of `data`."""
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError as error:
+            raise storage_error(error, path=self.path) from error
+        self.size += len(data)
+
+    def sync(self) -> None:
+        """Return once the content is on the disk.
+
+        A failure is final: a second fsync may report success for pages that were dropped.
+        """
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            raise storage_error(error, path=self.path) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)

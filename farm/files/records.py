@@ -1,0 +1,232 @@
+"""Read prediction files: bytes in, checked cases out, every bad record named.
+
+The fast reader decodes whole blocks and proves with a few tests over the block that nothing is
+wrong with it; where a test fails, each record of the block is judged alone, and the bad ones go
+to `farm.files.exact`, which says why. The tests never accept what the exact way refuses:
+
+- each line is decoded alone, so no record can lean on its neighbour;
+- a record of at most `max_text_bytes` bytes cannot hold a longer text, since no JSON escape is
+  shorter than the UTF-8 it stands for;
+- a repeated key is taken in silence by the decoder, but leaves its quotes behind: each key and
+  each string has two quotes that no backslash stands before, a canonical record has every key
+  once, so as many such quotes in a block as in its canonical form prove that no key repeats.
+
+Opening and decompressing is `farm.files.source`; writing what was read is `farm.store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+
+from farm.core.canonical import canonical, canonical_lines
+from farm.core.case import MAX_ID_BYTES, Breach, Case, broken_rules
+from farm.errors import Problem, SpecError
+from farm.files.elements import Elements, split_array
+from farm.files.exact import examine
+from farm.files.lines import BLANK, LongLine, count_records, line_blocks, line_too_long
+from farm.files.mapping import Rules
+from farm.files.repeats import SeenIds
+from farm.files.source import BLOCK_BYTES, Source
+
+PROBLEMS_KEPT: Final = 100
+_PLAIN: Final = Rules()
+_DECODE: Final = msgspec.json.Decoder(Case).decode
+_QUOTE: Final = 0x22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Some cases in file order and their canonical bytes, a line each."""
+
+    cases: Sequence[Case]
+    lines: bytes
+
+
+def read_cases(source: Source, rules: Rules = _PLAIN) -> Iterator[Batch]:
+    """Yield the cases of an input in file order, in batches of some MiB.
+
+    Raises SpecError at the end of the input, with every problem found: the first
+    `PROBLEMS_KEPT` and the count of all. Once a record was refused, no more batches are
+    yielded, only problems collected. Ids that repeat are found at the end; so a caller must not
+    rely on any batch before the iterator is exhausted. JSON Lines need memory for a block and
+    nine bytes a record; an array is held whole.
+    """
+    problems = _Problems(source)
+    seen = SeenIds()
+    try:
+        for block in _blocks(source, rules, problems):
+            batch = _batch(block, rules, problems)
+            seen.add(case.id for case in batch.cases)
+            if batch.cases and not problems.total:
+                yield batch
+        if suspects := seen.suspects():
+            _find_repeats(source, rules, suspects, problems)
+    except SpecError as error:  # the source broke off: what was found before still counts
+        problems.take(error)
+    problems.settle()
+
+
+def count_cases(source: Source, rules: Rules = _PLAIN) -> int:
+    """Return how many records an input has, valid or not, without parsing lines."""
+    if source.form == "array":
+        return len(_whole_array(source).items)
+    blocks = line_blocks(source.blocks(), limit=rules.max_line_bytes)
+    return sum(1 if isinstance(b, LongLine) else count_records(b) for b in blocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """Consecutive records as bytes; in JSON Lines some may be blank."""
+
+    first: int  # the number of the first one
+    items: Sequence[bytes | msgspec.Raw]
+    data: bytes | None = None  # the bytes they were cut from, when these hold nothing else
+    open: bool = False  # the file ended inside the last one
+
+
+@dataclass(slots=True)
+class _Problems:
+    """What is wrong with one input: the first hundred problems, and how many there are."""
+
+    source: Source
+    kept: list[Problem] = field(default_factory=list)
+    total: int = 0
+
+    def add(self, breach: Breach, number: int | None = None) -> None:
+        self.total += 1
+        if len(self.kept) < PROBLEMS_KEPT:
+            self.kept.append(self.source.problem(breach, number))
+
+    def take(self, error: SpecError) -> None:
+        self.total += error.total
+        self.kept.extend(error.problems[: PROBLEMS_KEPT - len(self.kept)])
+
+    def settle(self) -> None:
+        if self.total:
+            raise SpecError(problems=self.kept, total=self.total)
+
+
+def _blocks(source: Source, rules: Rules, problems: _Problems) -> Iterator[_Block]:
+    """Yield the records of an input undecoded; what cannot be cut out is a problem."""
+    if source.form == "lines":
+        for lines in line_blocks(source.blocks(), limit=rules.max_line_bytes):
+            if isinstance(lines, LongLine):
+                problems.add(lines.breach(rules.max_line_bytes), lines.number)
+            else:
+                yield _Block(
+                    first=lines.first, items=lines.lines(), data=lines.data, open=lines.open
+                )
+        return
+    array = _whole_array(source)
+    size = sum(map(len, array.items))
+    step = max(1, len(array.items) * BLOCK_BYTES // (size + 1))
+    for start in range(0, len(array.items), step):
+        yield _Block(first=start, items=array.items[start : start + step])
+    if array.breach:
+        problems.add(array.breach, array.broken_at)
+    elif not array.items:
+        detail = "the array is empty: give at least one record"
+        problems.add(Breach(field="", rule="empty_file", detail=detail))
+
+
+def _whole_array(source: Source) -> Elements:
+    return split_array(b"".join(source.blocks()))
+
+
+def _batch(block: _Block, rules: Rules, problems: _Problems) -> Batch:
+    """Return the good cases of a block: all at once if nothing is wrong, else one by one."""
+    if rules.plain and (batch := _sound_batch(block, rules)):
+        return batch
+    cases = []
+    for number, item in enumerate(block.items, block.first):
+        cut = block.open and number == block.first + len(block.items) - 1
+        found = _judge(item, rules, cut=cut)
+        if isinstance(found, Case):
+            cases.append(found)
+        else:
+            for breach in found:
+                problems.add(breach, number)
+    return Batch(cases=cases, lines=canonical_lines(cases))
+
+
+def _sound_batch(block: _Block, rules: Rules) -> Batch | None:
+    """Return the block's cases if it can be proved that nothing is wrong with any, else None."""
+    try:
+        cases = [*map(_DECODE, block.items)]
+    except msgspec.DecodeError:
+        return None
+    if max(map(len, block.items), default=0) > rules.max_text_bytes:
+        return None
+    if any(c.targets is UNSET for c in [c for c in cases if c.expected is UNSET]):
+        return None
+    # a character takes four bytes at most
+    if max(len(case.id) for case in cases) * 4 > MAX_ID_BYTES and any(
+        len(case.id.encode()) > MAX_ID_BYTES for case in cases
+    ):
+        return None
+    lines = canonical_lines(cases)
+    data = b"".join(block.items) if block.data is None else block.data
+    if structural_quotes(data) != structural_quotes(lines):
+        return None
+    return Batch(cases=cases, lines=lines)
+
+
+def _judge(item: bytes | msgspec.Raw, rules: Rules, *, cut: bool) -> Case | list[Breach]:
+    """Return the case one record stands for, or what is wrong with it; nothing if it is blank."""
+    if len(item) > rules.max_line_bytes:
+        return [line_too_long(len(item), limit=rules.max_line_bytes)]
+    data = bytes(item)
+    if rules.plain:
+        try:
+            case = _DECODE(data)
+        except msgspec.DecodeError:
+            pass
+        else:
+            quotes = structural_quotes(canonical(case))
+            sound = not broken_rules(case, max_text_bytes=rules.max_text_bytes)
+            if sound and structural_quotes(data) == quotes:
+                return case
+    if not data.strip(BLANK):
+        return []
+    return examine(data, rules, cut=cut)
+
+
+def structural_quotes(data: bytes) -> int:
+    """Count the quotes that begin or end a string in valid JSON text.
+
+    These are all but the ones a backslash escapes. Pairs of backslashes are taken out first,
+    from the left as JSON reads them, so that one left before a quote does escape it.
+    """
+    quotes = int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8) == _QUOTE))
+    if b"\\" not in data:
+        return quotes
+    return quotes - data.replace(b"\\\\", b"").count(b'\\"')
+
+
+def _find_repeats(
+    source: Source, rules: Rules, suspects: frozenset[int], problems: _Problems
+) -> None:
+    """Read the input again and name every id that repeats, with its first place."""
+    first_places: dict[str, int] = {}
+    ignored = _Problems(source)
+    for block in _blocks(source, rules, ignored):
+        for number, item in enumerate(block.items, block.first):
+            found = _judge(item, rules, cut=False)
+            if not isinstance(found, Case) or hash(found.id) not in suspects:
+                continue
+            first = first_places.setdefault(found.id, number)
+            if first != number:
+                problems.add(_duplicate_id(found.id, source.unit, first, rules), number)
+
+
+def _duplicate_id(id: str, unit: str, first: int, rules: Rules) -> Breach:
+    made = rules.auto_id and id.startswith("sha256:")
+    way_out = "the contents are equal, remove one" if made else "give each record its own"
+    detail = f"{id!r} is also the id of {unit} {first}: {way_out}"
+    return Breach(field="id", rule="duplicate_id", detail=detail)
