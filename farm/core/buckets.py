@@ -19,9 +19,13 @@ def buckets(ids: Sequence[str], shards: int) -> NDArray[np.uint16]:
     All ids take one step together, byte position by byte position. They are ordered from long
     to short first, so that those still unfinished are always a prefix of the array.
     """
-    texts = [*map(str.encode, ids)]
-    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    data = np.frombuffer(b"".join(texts), dtype=np.uint8)
+    joined = "".join(ids)
+    if joined.isascii():
+        sizes = map(len, ids)
+    else:
+        sizes = (len(text.encode()) for text in ids)
+    data = np.frombuffer(joined.encode(), dtype=np.uint8)
+    lengths = np.fromiter(sizes, dtype=np.int64, count=len(ids))
     starts = np.cumsum(lengths) - lengths
     longest_first = np.argsort(-lengths, kind="stable")
     starts = starts[longest_first]
@@ -29,12 +33,12 @@ def buckets(ids: Sequence[str], shards: int) -> NDArray[np.uint16]:
     unfinished = np.searchsorted(
         -lengths[longest_first], -np.arange(lengths.max(initial=0)), side="left"
     )
-    values = np.full(len(texts), FNV_OFFSET, dtype=np.uint32)
+    values = np.full(len(ids), FNV_OFFSET, dtype=np.uint32)
     prime = np.uint32(FNV_PRIME)
     for position, count in enumerate(unfinished.tolist()):
         active = values[:count]
         active ^= data[starts[:count] + position]
         active *= prime  # wraps at 32 bits, as the rule wants
-    found = np.empty(len(texts), dtype=np.uint16)
+    found = np.empty(len(ids), dtype=np.uint16)
     found[longest_first] = values % np.uint32(shards)
     return found

@@ -24,10 +24,13 @@ _REWRITES: Final = (
     (b"<", b"\\u003c"),
     (b">", b"\\u003e"),
     (b"&", b"\\u0026"),
+)
+_WIDE_REWRITES: Final = (
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
 _RESPONSE: Final = b',"response":"'
+_BRACKET: Final = 0x5D
 _TARGETS: Final = b',"targets":['
 
 
@@ -59,7 +62,8 @@ def task_view(lines: Sequence[bytes]) -> bytes:
     cut away; targets, always last, are put back.
     """
     plain = [line.partition(_RESPONSE)[0] for line in lines]
-    if not any(_TARGETS in line for line in lines):
+    # only a record with targets ends in a bracket before its brace
+    if not any([line[-2] == _BRACKET for line in lines]):  # noqa: C419  # a list is twice as fast
         return b"},".join(plain) + b"}" if plain else b""
     return b",".join(
         head + (_TARGETS + rest if found else b"}")
@@ -121,4 +125,8 @@ def _closed(running: hashlib._Hash) -> str:
 def _rewrite(block: bytes) -> bytes:
     for raw, escaped in _REWRITES:
         block = block.replace(raw, escaped)  # returns the same block when nothing is found
+    if block.isascii():  # a far cheaper question than looking for three bytes in a row
+        return block
+    for raw, escaped in _WIDE_REWRITES:
+        block = block.replace(raw, escaped)
     return block

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from farm.core.case import Breach
 
-PIECE_BYTES: Final = 8 << 20  # the most one step gives out
+PIECE_BYTES: Final = 1 << 20  # the most one step gives out
 BOMB_BYTES: Final = 64 << 20  # below this much output any ratio is harmless
 BOMB_RATIO: Final = 250  # records compress 3 to 30 times; gzip itself ends near 1,030
 _GZIP_WINDOW: Final = 31  # a gzip header, the largest window

@@ -4,7 +4,7 @@ The fast reader decodes whole blocks and proves with a few tests over the block 
 wrong with it; where a test fails, each record of the block is judged alone, and the bad ones go
 to `farm.files.exact`, which says why. The tests never accept what the exact way refuses:
 
-- each line is decoded alone, so no record can lean on its neighbour;
+- each line is shown to be one record by itself, so none can lean on its neighbour;
 - a record of at most `max_text_bytes` bytes cannot hold a longer text, since no JSON escape is
   shorter than the UTF-8 it stands for;
 - a repeated key is taken in silence by the decoder, but leaves its quotes behind: each key and
@@ -29,23 +29,31 @@ from farm.core.case import MAX_ID_BYTES, Breach, Case, broken_rules
 from farm.errors import Problem, SpecError
 from farm.files.elements import Elements, split_array
 from farm.files.exact import examine
-from farm.files.lines import BLANK, LongLine, count_records, line_blocks, line_too_long
+from farm.files.lines import BLANK, LineBlock, LongLine, count_records, line_blocks, line_too_long
 from farm.files.mapping import Rules
 from farm.files.repeats import SeenIds
 from farm.files.source import BLOCK_BYTES, Source
 
 PROBLEMS_KEPT: Final = 100
 _PLAIN: Final = Rules()
-_DECODE: Final = msgspec.json.Decoder(Case).decode
+_DECODER: Final = msgspec.json.Decoder(Case)
+_DECODE: Final = _DECODER.decode
+_BRACE: Final = 0x7B
 _QUOTE: Final = 0x22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Some cases in file order and their canonical bytes, a line each."""
+    """Some cases in file order, with their ids and their canonical bytes, a line each."""
 
     cases: Sequence[Case]
+    ids: Sequence[str]
     lines: bytes
+
+
+def batch_of(cases: Sequence[Case]) -> Batch:
+    """Return cases that are known to be valid as a batch."""
+    return Batch(cases=cases, ids=[case.id for case in cases], lines=canonical_lines(cases))
 
 
 def read_cases(source: Source, rules: Rules = _PLAIN) -> Iterator[Batch]:
@@ -62,7 +70,7 @@ def read_cases(source: Source, rules: Rules = _PLAIN) -> Iterator[Batch]:
     try:
         for block in _blocks(source, rules, problems):
             batch = _batch(block, rules, problems)
-            seen.add(case.id for case in batch.cases)
+            seen.add(batch.ids)
             if batch.cases and not problems.total:
                 yield batch
         if suspects := seen.suspects():
@@ -82,12 +90,25 @@ def count_cases(source: Source, rules: Rules = _PLAIN) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
-    """Consecutive records as bytes; in JSON Lines some may be blank."""
+    """Consecutive records as bytes: elements of an array, or lines, some of them blank."""
 
     first: int  # the number of the first one
-    items: Sequence[bytes | msgspec.Raw]
-    data: bytes | None = None  # the bytes they were cut from, when these hold nothing else
-    open: bool = False  # the file ended inside the last one
+    elements: Sequence[msgspec.Raw] = ()
+    lines: LineBlock | None = None
+
+    @property
+    def items(self) -> Sequence[bytes | msgspec.Raw]:
+        """Each record's own bytes; cutting lines apart is done only on demand."""
+        return self.elements if self.lines is None else self.lines.lines()
+
+    def longest(self) -> int:
+        """Return the size of the longest record in bytes, at most one too many."""
+        return max(map(len, self.elements)) if self.lines is None else self.lines.longest()
+
+    @property
+    def open(self) -> bool:
+        """Whether the file ended inside the last record."""
+        return self.lines is not None and self.lines.open
 
 
 @dataclass(slots=True)
@@ -119,15 +140,13 @@ def _blocks(source: Source, rules: Rules, problems: _Problems) -> Iterator[_Bloc
             if isinstance(lines, LongLine):
                 problems.add(lines.breach(rules.max_line_bytes), lines.number)
             else:
-                yield _Block(
-                    first=lines.first, items=lines.lines(), data=lines.data, open=lines.open
-                )
+                yield _Block(first=lines.first, lines=lines)
         return
     array = _whole_array(source)
     size = sum(map(len, array.items))
     step = max(1, len(array.items) * BLOCK_BYTES // (size + 1))
     for start in range(0, len(array.items), step):
-        yield _Block(first=start, items=array.items[start : start + step])
+        yield _Block(first=start, elements=array.items[start : start + step])
     if array.breach:
         problems.add(array.breach, array.broken_at)
     elif not array.items:
@@ -144,37 +163,53 @@ def _batch(block: _Block, rules: Rules, problems: _Problems) -> Batch:
     if rules.plain and (batch := _sound_batch(block, rules)):
         return batch
     cases = []
-    for number, item in enumerate(block.items, block.first):
-        cut = block.open and number == block.first + len(block.items) - 1
+    items = block.items
+    last = block.first + len(items) - 1
+    for number, item in enumerate(items, block.first):
+        cut = block.open and number == last
         found = _judge(item, rules, cut=cut)
         if isinstance(found, Case):
             cases.append(found)
         else:
             for breach in found:
                 problems.add(breach, number)
-    return Batch(cases=cases, lines=canonical_lines(cases))
+    return batch_of(cases)
 
 
 def _sound_batch(block: _Block, rules: Rules) -> Batch | None:
     """Return the block's cases if it can be proved that nothing is wrong with any, else None."""
     try:
-        cases = [*map(_DECODE, block.items)]
+        cases = [*map(_DECODE, block.items)] if block.lines is None else _one_a_line(block.lines)
     except msgspec.DecodeError:
         return None
-    if max(map(len, block.items), default=0) > rules.max_text_bytes:
+    if not cases or block.longest() > rules.max_text_bytes:
         return None
     if any(c.targets is UNSET for c in [c for c in cases if c.expected is UNSET]):
         return None
+    batch = batch_of(cases)
     # a character takes four bytes at most
-    if max(len(case.id) for case in cases) * 4 > MAX_ID_BYTES and any(
-        len(case.id.encode()) > MAX_ID_BYTES for case in cases
+    if max(map(len, batch.ids)) * 4 > MAX_ID_BYTES and any(
+        len(text.encode()) > MAX_ID_BYTES for text in batch.ids
     ):
         return None
-    lines = canonical_lines(cases)
-    data = b"".join(block.items) if block.data is None else block.data
-    if structural_quotes(data) != structural_quotes(lines):
+    data = b"".join(block.items) if block.lines is None else block.lines.data
+    if structural_quotes(data) != structural_quotes(batch.lines):
         return None
-    return Batch(cases=cases, lines=lines)
+    return batch
+
+
+def _one_a_line(block: LineBlock) -> list[Case]:
+    """Decode a block of lines in one call, or return nothing unless each line is one record.
+
+    The decoder alone would let a record run over several lines. But a case holds no object, and
+    no string holds a raw newline, so a brace that begins a line begins a record and no record
+    is open there. If every line begins with a brace and there are as many records as lines,
+    each line is exactly one.
+    """
+    if not block.each_begins_with(_BRACE):
+        return []
+    cases = _DECODER.decode_lines(block.data)
+    return cases if len(cases) == len(block.starts) else []
 
 
 def _judge(item: bytes | msgspec.Raw, rules: Rules, *, cut: bool) -> Case | list[Breach]:
