@@ -21,7 +21,7 @@ once, at the door where they come in, with ``from``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class FarmError(Exception):
@@ -30,9 +30,11 @@ class FarmError(Exception):
     exit_code = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """One thing wrong with one input: where it is, which rule it breaks, how to mend it."""
+class Problem(NamedTuple):
+    """One thing wrong with one input: where it is, which rule it breaks, how to mend it.
+
+    A named tuple, since every start of farm pays for what this module loads.
+    """
 
     file: str
     place: str  # "line 12", "index 3", or "" for the file as a whole

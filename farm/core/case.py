@@ -7,7 +7,6 @@ is `farm.files.records`; the canonical bytes are `farm.core.canonical`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -57,8 +56,7 @@ class ScoredInput(Struct, frozen=True, kw_only=True, gc=False):
     targets: tuple[str, ...] | UnsetType = UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breach:
+class Breach(Struct, frozen=True, kw_only=True):
     """One rule that one record breaks: the field, the rule's stable word, the explanation."""
 
     field: str

@@ -1,0 +1,35 @@
+"""`farm events`: the event stream of a run."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from farm.cli import options
+from farm.core.event import encode_event
+from farm.wiring import open_store
+
+_LOOK_S = 0.2  # how often a followed file is looked at
+_LAST = {"run.completed", "run.partial", "run.pending", "run.interrupted", "run.failed"}
+
+
+@click.command()
+@options.store
+@click.option("--follow", is_flag=True, help="Wait for more, until the run ends.")
+@options.quiet
+def command(store: str, follow: bool, quiet: bool) -> None:
+    """Print the events of a run, one JSON object a line."""
+    with open_store(store) as opened:
+        seen = 0
+        last = ""
+        while True:
+            for event in opened.events():
+                if event.seq > seen:
+                    sys.stdout.buffer.write(encode_event(event))
+                    seen, last = event.seq, event.event
+            sys.stdout.buffer.flush()
+            if not follow or last in _LAST:
+                return
+            time.sleep(_LOOK_S)

@@ -1,0 +1,133 @@
+"""The `farm` command: which commands there are, and how every failure ends.
+
+Commands are loaded when they are called, so that `farm --help` costs little more than the
+interpreter and click.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from farm.errors import FarmError
+
+# command -> (module, one line for the list of commands)
+COMMANDS = {
+    "init": ("farm.cli.init", "Bind a prediction file to a store."),
+    "run": ("farm.cli.run", "Run to the end and print the report."),
+    "worker": ("farm.cli.worker", "Claim, score and publish one shard by hand."),
+    "status": ("farm.cli.status", "Print the report of where a run stands."),
+    "verify": ("farm.cli.verify", "Re-derive everything in a store and say what does not hold."),
+    "events": ("farm.cli.events", "Print the events of a run."),
+    "requeue": ("farm.cli.requeue", "Open a quarantined shard again."),
+    "schema": ("farm.cli.schema", "Print the JSON Schema of a file or stream."),
+    "demo": ("farm.cli.demo", "Show a crash and its recovery, with real processes."),
+}
+_EPILOG = "Every command prints JSON on stdout; the log and all failures go to stderr."
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Give the names in the order of a run's life."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and give a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest name for one that does not exist."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches  # 5 ms that only a typing error needs
+
+            near = get_close_matches(args[0], COMMANDS)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        # here and not at the top: it loads for 20 ms
+        from importlib.metadata import version
+
+        click.echo(f"farm, version {version('farm')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def farm() -> None:
+    """LLM evaluation runs that survive anything."""
+
+
+def main() -> None:
+    """Run a command; end with its exit code and never with a traceback."""
+    try:
+        code: Any = farm.main(standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except FarmError as error:
+        fail(str(error))
+        code = error.exit_code
+    except KeyboardInterrupt:
+        fail("interrupted; everything finished is kept, run the same command to continue")
+        code = 128 + signal.SIGINT
+    except BrokenPipeError:
+        # the reader of our output went away, as `| head` does; what was done is done
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 0
+    except RecursionError:
+        fail("the input is nested too deeply")
+        code = 1
+    except MemoryError:
+        fail("out of memory: give the machine more, or split the input")
+        code = 1
+    except Exception as error:  # noqa: BLE001  the last fence: a person gets one line, always
+        fail(
+            f"unexpected {type(error).__name__}: {error}; this is a fault of farm, please report it"
+        )
+        code = 1
+    sys.exit(code or 0)
+
+
+def fail(message: str) -> None:
+    """Say on stderr why the command failed, control characters made harmless."""
+    for line in message.splitlines():
+        text = line if line.isprintable() else ascii(line)[1:-1]
+        sys.stderr.write(f"farm: {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":  # `python -I -m farm.cli.main`, where the script is not on the path
+    main()

@@ -1,0 +1,172 @@
+"""Options that several commands share, and how results are printed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypedDict, TypeVar
+
+import click
+
+from farm.log import LogFormat
+from farm.report.render import to_json
+
+F = TypeVar("F", bound=Callable[..., Any])
+LARGEST = 2**63 - 1
+
+
+class LogFlags(TypedDict):
+    """The options of `log`."""
+
+    log_format: LogFormat
+    log_file: str | None
+    quiet: bool
+
+
+class SourceFlags(TypedDict):
+    """The options of `source`."""
+
+    input: str | None
+    shards: int | None
+    scorer: str | None
+    name: str | None
+    mapping: str
+    ignore_extra: bool
+    auto_id: bool
+    coerce: bool
+    max_text_bytes: int
+
+
+class LeaseFlags(TypedDict):
+    """The options of `lease`."""
+
+    lease_ms: int
+    now_ms: int
+    delay_ms: int
+
+
+def apply_all(options: list[Callable[[F], F]]) -> Callable[[F], F]:
+    """Make one decorator of many, the first one shown first in the help."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+store = click.option(
+    "--store", required=True, metavar="DIR", type=click.Path(), help="The directory of the run."
+)
+
+quiet = click.option("--quiet", is_flag=True, help="No log on stderr, only failures.")
+
+log = apply_all(
+    [
+        click.option(
+            "--log-format",
+            type=click.Choice(["auto", "console", "json"]),
+            default="auto",
+            show_default=True,
+            help="auto: for people on a terminal, JSON lines in a pipe.",
+        ),
+        click.option(
+            "--log-file", metavar="FILE", type=click.Path(), help="Append the events here as well."
+        ),
+        quiet,
+    ]
+)
+
+source = apply_all(
+    [
+        click.option(
+            "--input",
+            metavar="FILE",
+            type=click.Path(allow_dash=True),
+            help="Predictions: .json, .jsonl, .ndjson, each also .gz or .zst; - is stdin.",
+        ),
+        click.option(
+            "--shards",
+            type=click.IntRange(1, 1024),
+            help="Shard count of a new store.  [default: by the number of cases]",
+        ),
+        click.option("--scorer", metavar="NAME", help="How cases are scored."),
+        click.option("--name", metavar="MODEL", help="Whose predictions these are."),
+        click.option(
+            "--map",
+            "mapping",
+            default="",
+            metavar="FIELD=PATH,...",
+            help="Rename fields; dotted paths reach inside.",
+        ),
+        click.option("--ignore-extra", is_flag=True, help="Drop fields that farm does not know."),
+        click.option("--auto-id", is_flag=True, help="Make ids from the content."),
+        click.option("--coerce", is_flag=True, help="Turn numbers and booleans into text."),
+        click.option(
+            "--max-text-bytes",
+            type=click.IntRange(1, 100_000_000),
+            default=100_000,
+            show_default=True,
+            help="Limit of each text.",
+        ),
+    ]
+)
+
+lease = apply_all(
+    [
+        click.option(
+            "--lease-ms",
+            type=click.IntRange(1, LARGEST),
+            default=30_000,
+            show_default=True,
+            help="How long a claim holds.",
+        ),
+        click.option(
+            "--now-ms",
+            type=click.IntRange(-1, LARGEST),
+            default=-1,
+            show_default=True,
+            help="A fixed logical clock; -1 is the wall clock.",
+        ),
+        click.option(
+            "--delay-ms",
+            type=click.IntRange(0, 60_000),
+            default=0,
+            show_default=True,
+            help="A pause after each claim.",
+        ),
+    ]
+)
+
+detail = click.option(
+    "--detail/--no-detail",
+    default=None,
+    help="List single cases.  [default: up to 10,000 cases]",
+)
+
+
+def logical_clock(now_ms: int) -> int | None:
+    """Give the fixed time of a logical clock, None for the wall clock."""
+    return None if now_ms < 0 else now_ms
+
+
+def print_json(value: object) -> None:
+    """Print a value on stdout: one line in a pipe, spread out on a terminal."""
+    write_out(to_json(value, indent=2 if sys.stdout.isatty() else 0))
+
+
+def print_line(value: object) -> None:
+    """Print a value on stdout as one line of JSON, wherever that goes."""
+    write_out(to_json(value))
+
+
+def write_out(data: bytes) -> None:
+    """Write on stdout at once; a reader that went away, as `| head` does, is no failure."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # what was done is done; the interpreter must not fail again when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,128 @@
+"""`farm run`: from a prediction file, or from where a store stands, to the report."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Unpack
+
+import click
+
+from farm.cli import options
+from farm.cli.init import init_options
+from farm.cli.main import fail
+from farm.config import Environment, read_environment
+from farm.log import Log
+from farm.wiring import ensure_store, open_store, run, run_settings
+
+
+class RunFlags(options.SourceFlags, options.LeaseFlags, options.LogFlags):
+    """Everything but the store and the detail."""
+
+    workers: int
+    deadline_s: float
+    wait: bool
+    max_attempts: int
+    shards_per_process: int
+    stall_s: float
+    grace_s: float
+
+
+@click.command()
+@options.store
+@options.source
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="At a time."
+)
+@options.lease
+@click.option(
+    "--deadline-s",
+    type=click.FloatRange(0),
+    default=120.0,
+    show_default=True,
+    help="End as pending after so long; 0 is none.",
+)
+@click.option("--wait", is_flag=True, help="Wait for leases of other owners to expire.")
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(1, 1_000_000),
+    default=3,
+    show_default=True,
+    help="Failed executions before a shard is quarantined.",
+)
+@click.option(
+    "--shards-per-process",
+    type=click.IntRange(0, 1024),
+    default=0,
+    help="Shards that a worker process takes before a fresh one.  [default: by workers]",
+)
+@click.option(
+    "--stall-s",
+    type=click.FloatRange(0.1),
+    default=600.0,
+    show_default=True,
+    help="End a worker that says nothing for so long.",
+)
+@click.option(
+    "--grace-s",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="For workers to finish their shard after Ctrl-C or SIGTERM.",
+)
+@options.detail
+@options.log
+@click.pass_context
+def command(
+    ctx: click.Context, /, store: str, detail: bool | None, **given: Unpack[RunFlags]
+) -> None:
+    """Run to the end and print the report.
+
+    Makes the store when there is none. On an existing store, options that are not given are
+    taken from it, so `farm run --store DIR` continues whatever was interrupted.
+    """
+    # here and not at the top: anyio loads for 40 ms, which --help does not need
+    from farm.runtime.evaluate import exit_code_of, explain
+    from farm.runtime.settings import RunSettings
+    from farm.runtime.standing import report_of
+
+    environment = read_environment()
+    settings = run_settings(
+        store,
+        RunSettings(
+            workers=given["workers"],
+            ttl_ms=given["lease_ms"],
+            now_ms=options.logical_clock(given["now_ms"]),
+            deadline_s=given["deadline_s"],
+            wait=given["wait"],
+            max_attempts=given["max_attempts"],
+            shards_per_process=given["shards_per_process"],
+            delay_ms=given["delay_ms"],
+            stall_s=given["stall_s"],
+            grace_s=given["grace_s"],
+        ),
+    )
+    with Log(
+        environment=environment,
+        log_format=given["log_format"],
+        quiet=given["quiet"],
+        file=log_path(given["log_file"], environment, store),
+    ) as log:
+        ensure_store(store, init_options(given), on_events=log.write)
+        opened = ctx.with_resource(open_store(store))
+        ending = run(opened, settings, on_events=log.write)
+    options.print_json(report_of(opened, detail=detail, published=ending.published))
+    ledger = opened.ledger()
+    command_line = f"farm run --store {shlex.quote(store)}"
+    why = explain(ledger, ending, deadline_s=settings.deadline_s, command=command_line)
+    if why:
+        fail(why)
+    ctx.exit(exit_code_of(ledger, ending))
+
+
+def log_path(log_file: str | None, environment: Environment, store: str) -> str:
+    """Give the file that events are appended to besides the store's; "" for none."""
+    if log_file or not environment.log_dir:
+        return log_file or ""
+    name = os.path.basename(os.path.abspath(store)) or "run"
+    return os.path.join(environment.log_dir, f"{name}.jsonl")

@@ -1,0 +1,51 @@
+"""`farm verify`: re-derive everything in a store."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from farm.cli import options
+from farm.core.partition import shard_index
+from farm.runtime.verify import verify
+from farm.store.casefile import ShardCases
+from farm.store.caseorder import dataset_digests
+from farm.store.directory import RECEIPTS, DirectoryStore
+from farm.wiring import open_store
+
+
+@click.command()
+@options.store
+@options.quiet
+@click.pass_context
+def command(ctx: click.Context, /, store: str, quiet: bool) -> None:
+    """Re-derive everything in a store from its cases, digests included; say what does not hold.
+
+    Prints one JSON object; exit code 1 when anything does not hold.
+    """
+    with open_store(store) as opened:
+        found = verify(
+            opened,
+            digests=lambda: _digests(opened),
+            receipt_names=lambda: [
+                name
+                for name in os.listdir(os.path.join(store, RECEIPTS))
+                if not name.startswith(".")
+            ],
+        )
+    options.print_json(found)
+    ctx.exit(0 if found.ok else 1)
+
+
+def _digests(store: DirectoryStore) -> tuple[str, str, int]:
+    shards = [
+        ShardCases(
+            index=shard_index(shard.name),
+            cases=shard.cases,
+            sha256=shard.sha256,
+            extents=shard.extents,
+        )
+        for shard in store.plan.shards
+    ]
+    return dataset_digests(store.path, shards)

@@ -1,0 +1,69 @@
+"""`farm worker`: one shard by hand."""
+
+from __future__ import annotations
+
+import os
+from typing import Unpack
+
+import click
+
+from farm.cli import options
+from farm.core.lease import Lease
+from farm.runtime.by_hand import HandSettings, work_once
+from farm.wiring import open_store
+
+EXIT_INJECTED_CRASH = 86
+
+
+class WorkerFlags(options.LeaseFlags):
+    """The options besides its own."""
+
+    quiet: bool
+
+
+@click.command()
+@options.store
+@click.option("--worker-id", required=True, metavar="NAME", help="Who claims.")
+@options.lease
+@click.option("--crash-after-claim", is_flag=True, help="Exit 86 once the claim is durable.")
+@options.quiet
+def command(
+    store: str, worker_id: str, crash_after_claim: bool, **given: Unpack[WorkerFlags]
+) -> None:
+    """Claim, score and publish one eligible shard by hand.
+
+    Prints one JSON line for the claim and one for the result; with nothing eligible,
+    `{"claimed": false}`. A worker that lost its lease meanwhile ends with exit code 1.
+    """
+    if not worker_id.strip():
+        raise click.BadParameter("a worker needs a name", param_hint="'--worker-id'")
+    settings = HandSettings(
+        worker_id=worker_id,
+        worker_pid=os.getpid(),
+        ttl_ms=given["lease_ms"],
+        now_ms=options.logical_clock(given["now_ms"]),
+        delay_ms=given["delay_ms"],
+    )
+
+    def on_claim(lease: Lease) -> None:
+        _say(claimed=True, shard=lease.shard, version=lease.version, until=lease.until)
+        if crash_after_claim:
+            os._exit(EXIT_INJECTED_CRASH)
+
+    with open_store(store) as opened:
+        done = work_once(opened, settings, on_claim=on_claim)
+    if done is None or done.receipt is None:
+        _say(claimed=False)
+        return
+    _say(
+        claimed=True,
+        shard=done.shard,
+        version=done.version,
+        correct=done.receipt.correct,
+        total=done.receipt.total,
+        worker_pid=done.receipt.worker_pid,
+    )
+
+
+def _say(**fields: object) -> None:
+    options.print_line(fields)

@@ -1,0 +1,119 @@
+"""What a supervisor and its workers say to each other: one JSON object a line, at most 1 MiB.
+
+To a worker, over its stdin: assignments. From a worker, over a private copy of its stdout:
+that it is ready, which shard it executes, which receipt it wrote, why it stops. End of input
+means that no more will come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from farm.core.receipt import ReceiptReference
+from farm.errors import FarmError
+
+MAX_LINE_BYTES = 1024 * 1024
+_SHOWN = 200  # of a broken line, in messages
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A lease handed to a worker; `until` in milliseconds since the epoch, or logical."""
+
+    shard: str
+    version: int
+    until: int
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Assignments to execute in order; their receipts may be made durable together."""
+
+    assignments: tuple[Assignment, ...]
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="worker.ready"):
+    """The worker has opened the store and waits for work."""
+
+    worker_pid: int
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="shard.started"):
+    """The worker begins to execute a shard; if it dies now, this shard is charged."""
+
+    shard: str
+    version: int
+
+
+class Scored(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="shard.scored"):
+    """The shard's receipt is durable under its name; it counts once the ledger says so."""
+
+    shard: str
+    version: int
+    receipt: ReceiptReference
+
+
+class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="worker.stopped"):
+    """The worker cannot go on.
+
+    `exit_code` is what the command should end with when the fault lies in the store or the plan;
+    0 when it lies in the shard that was executing, which is then charged.
+    """
+
+    reason: str
+    exit_code: int
+
+
+Message = Ready | Started | Scored | Stopped
+
+_encoder = msgspec.json.Encoder()
+_batches = msgspec.json.Decoder(Batch)
+_messages = msgspec.json.Decoder(Message)
+
+
+class ProtocolError(FarmError):
+    """A worker said something that is not a message, or is one out of turn."""
+
+
+def encode_line(message: Batch | Message) -> bytes:
+    """Give a message as a line with its newline."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_batch(line: bytes) -> Batch:
+    """Read a line of a worker's stdin."""
+    try:
+        return _batches.decode(line)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"{line[:_SHOWN]!r} is not a batch: {error}") from error
+
+
+def decode_message(line: bytes) -> Message:
+    """Read a line of a worker's stdout."""
+    try:
+        return _messages.decode(line)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"{line[:_SHOWN]!r} is not a message: {error}") from error
+
+
+class LineSplitter:
+    """Cuts a stream of byte chunks into lines; what is left over waits for the next chunk."""
+
+    def __init__(self, *, max_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Sequence[bytes]:
+        """Give the lines that end in `chunk`, without newlines; raises on an overlong one."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in (*lines, self._rest):
+            if len(line) > self._max_bytes:
+                raise ProtocolError(
+                    f"a line of over {self._max_bytes} bytes, it begins {line[:_SHOWN]!r}"
+                )
+        return lines
+
+    @property
+    def rest(self) -> bytes:
+        """The unfinished last line."""
+        return self._rest

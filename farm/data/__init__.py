@@ -1,0 +1,1 @@
+"""Data that farm brings along for its demos."""

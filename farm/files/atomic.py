@@ -1,0 +1,219 @@
+"""The snapshot commit: a file is replaced whole and durably, or not at all.
+
+Order is everything: temporary file in the same folder, full write, fsync, rename, fsync of the
+folder, and only then may anybody be told. An fsync that failed is never tried again: the kernel
+marks the pages clean and the second call would lie. The folder is then poisoned for this
+process, and so are all that share its `Poison`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+
+from farm.errors import OutcomeUnknown, StorageError, StorageFull
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# errnos by which a file system says that it cannot do a full flush, not that one failed
+_NO_FULL_FLUSH = {errno.ENOTSUP, errno.ENOTTY, errno.EINVAL, errno.ENODEV}
+_counter = count(1)
+_TEMPORARY = re.compile(r"\..+\.(\d+)\.\d+\.tmp")
+
+
+class Poison:
+    """Remembers the sync that failed; shared by all folders of one store."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+
+    def check(self, path: str) -> None:
+        """Refuse to go on after a failed sync; raises `StorageError`."""
+        if self.reason:
+            raise StorageError(path=path, reason=self.reason)
+
+
+class Folder:
+    """An open directory in which files are made and replaced durably.
+
+    Every method raises `StorageFull` or `StorageError` with the old state intact, and
+    `OutcomeUnknown` when the new state may or may not survive a power cut.
+    """
+
+    def __init__(self, path: str, *, poison: Poison | None = None) -> None:
+        self.path = path
+        self.poison = poison or Poison()
+        with storage_errors(path):
+            self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Close the directory; files in it are not touched."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Put `data` in place of the file `name`, durable on return."""
+        self.poison.check(self.path)
+        temporary = self._write_temporary(name, data)
+        try:
+            with storage_errors(self._at(name)):
+                os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except StorageError:
+            self._discard(temporary)
+            raise
+        self.sync()
+
+    def create_once(self, files: Mapping[str, bytes]) -> list[str]:
+        """Create files that must not exist yet, durable on return; give the names that did exist.
+
+        Those are left as they are. All files are written and synced before the first gets its
+        name, and the folder is synced once.
+        """
+        self.poison.check(self.path)
+        existed: list[str] = []
+        temporaries: dict[str, str] = {}
+        try:
+            for name, data in files.items():
+                temporaries[name] = self._write_temporary(name, data)
+            for name, temporary in temporaries.items():
+                with storage_errors(self._at(name)):
+                    try:
+                        os.link(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+                    except FileExistsError:
+                        existed.append(name)
+        finally:
+            for temporary in temporaries.values():
+                self._discard(temporary)
+        self.sync()
+        return existed
+
+    def sync(self) -> None:
+        """Make the names in this folder durable; a failure poisons and is of unknown outcome."""
+        try:
+            full_sync(self.fd)
+        except OSError as error:
+            self.poison.reason = f"syncing the folder failed: {os.strerror(error.errno or 0)}"
+            reason = f"{self.poison.reason}; the last change may or may not be on disk"
+            raise OutcomeUnknown(path=self.path, reason=reason) from error
+
+    def sweep(self, *, alive: Callable[[int], bool]) -> None:
+        """Remove the temporary files of writers that are no longer alive, told by their pid.
+
+        Only for the holder of the lock under which they are written.
+        """
+        with storage_errors(self.path):
+            names = os.listdir(self.fd)
+        for name in names:
+            writer = _TEMPORARY.fullmatch(name)
+            if writer and not alive(int(writer[1])):
+                self._discard(name)
+
+    def read(self, name: str) -> bytes:
+        """Read a whole file; raises `FileNotFoundError`, or `StorageError` on anything else."""
+        with storage_errors(self._at(name), passing=(FileNotFoundError,)):
+            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.fd)
+            with open(fd, "rb") as file:
+                return file.read()
+
+    def _write_temporary(self, name: str, data: bytes) -> str:
+        temporary = f".{name}.{os.getpid()}.{next(_counter)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with storage_errors(self._at(name)):
+            fd = os.open(temporary, flags, 0o600, dir_fd=self.fd)
+        try:
+            try:
+                with storage_errors(self._at(name)):
+                    write_fully(fd, data)
+                self._sync_file(fd, name)
+            finally:
+                # a close that fails after a good fsync (quota, network) is a failure as well
+                with storage_errors(self._at(name)):
+                    os.close(fd)
+        except StorageError:
+            self._discard(temporary)
+            raise
+        return temporary
+
+    def _sync_file(self, fd: int, name: str) -> None:
+        try:
+            full_sync(fd)
+        except OSError as error:
+            self.poison.reason = f"fsync failed: {os.strerror(error.errno or 0)}"
+            kind = StorageFull if error.errno in _FULL else StorageError
+            raise kind(path=self._at(name), reason=self.poison.reason) from error
+
+    def _discard(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=self.fd)
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+
+def write_fully(fd: int, data: bytes) -> None:
+    """Write all of `data`; a short write is followed by the rest."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def full_sync(fd: int) -> None:
+    """Flush a file or directory to the medium itself, past the drive's cache on macOS."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in _NO_FULL_FLUSH:
+                raise
+        else:
+            return
+    os.fsync(fd)
+
+
+@contextlib.contextmanager
+def storage_errors(path: str, *, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+    """Translate what the operating system says of `path` into farm's errors, once, here."""
+    try:
+        yield
+    except passing:
+        raise
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        kind = StorageFull if error.errno in _FULL else StorageError
+        raise kind(path=path, reason=reason.lower()) from error
+
+
+def make_folders(path: str) -> list[str]:
+    """Create a directory and its missing parents, each name durable; give those made."""
+    missing: list[str] = []
+    here = os.path.abspath(path)
+    while not os.path.isdir(here):
+        missing.append(here)
+        here = os.path.dirname(here)
+    made: list[str] = []
+    for folder in reversed(missing):
+        with storage_errors(folder):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+            parent = Folder(os.path.dirname(folder))
+        try:
+            parent.sync()
+        finally:
+            parent.close()
+        made.append(folder)
+    return made
+
+
+def remove_files(folder: Folder, names: Iterable[str]) -> None:
+    """Unlink files that may or may not be there."""
+    for name in names:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            storage_errors(os.path.join(folder.path, name), passing=(FileNotFoundError,)),
+        ):
+            os.unlink(name, dir_fd=folder.fd)

@@ -1,0 +1,72 @@
+"""Which process this is, so that another can tell whether it still lives.
+
+A process id alone is given out again; boot, pid and start time together are not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+
+
+def current_incarnation() -> str:
+    """Name this process: ``boot:pid:start``; "" where the system does not tell."""
+    pid = os.getpid()
+    boot, start = _boot(), _start_of(pid)
+    return f"{boot}:{pid}:{start}" if boot and start else ""
+
+
+def is_gone(incarnation: str) -> bool:
+    """Tell whether a process named by `current_incarnation` on this host is provably gone."""
+    boot, _, rest = incarnation.partition(":")
+    pid, _, start = rest.partition(":")
+    here = _boot()
+    if not here or not pid.isdigit():
+        return False
+    if boot != here:
+        return True  # its boot is over, and so is every process of it
+    return _start_of(int(pid)) != start
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether any process has this id now."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@cache
+def _boot() -> str:
+    if sys.platform == "darwin":
+        return _say("sysctl", "-n", "kern.bootsessionuuid")
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _start_of(pid: int) -> str:
+    """Give when a process started, in a form that is equal for the same process; "" if none."""
+    if sys.platform == "darwin":
+        return _say("ps", "-o", "lstart=", "-p", str(pid)).replace(":", ".")
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # the name in parentheses may hold anything, so count the fields behind it
+            return file.read().rpartition(b")")[2].split()[19].decode("ascii")
+    except (OSError, IndexError):
+        return ""
+
+
+def _say(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()

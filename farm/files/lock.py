@@ -1,0 +1,85 @@
+"""Locks between processes of one host: flock on a file that is never unlinked.
+
+The kernel drops the lock when its holder dies, so no stale lock can be left. Unlinking the file
+would make two owners possible; the descriptor is close-on-exec so that no child keeps it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from farm.errors import Busy, StorageError
+from farm.files.atomic import storage_errors
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_FIRST_PAUSE_S = 0.0005
+_LONGEST_PAUSE_S = 0.05
+
+
+class FileLock:
+    """An exclusive advisory lock on `path`, which is created when it is missing."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with storage_errors(path):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                reason = "this file system has no locks: put the store on a local disk"
+                raise StorageError(path=self.path, reason=reason) from error
+            raise StorageError(path=self.path, reason=os.strerror(error.errno or 0)) from error
+        return True
+
+    def acquire(self, *, timeout_s: float) -> None:
+        """Take the lock, waiting for others; after the timeout raise `Busy`, naming the holder."""
+        end = time.monotonic() + timeout_s
+        pause = _FIRST_PAUSE_S
+        while not self.try_acquire():
+            if time.monotonic() >= end:
+                holder = self.body() or "another process"
+                raise Busy(f"{self.path}: held by {holder} for over {timeout_s:g} s; try later")
+            # flock has no timeout of its own; polling costs a microsecond a try
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    @contextmanager
+    def held(self, *, timeout_s: float) -> Iterator[None]:
+        """Hold the lock for the length of a block."""
+        self.acquire(timeout_s=timeout_s)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the lock back; the file stays."""
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def say(self, body: str) -> None:
+        """Write who holds the lock, for the messages of those who wait; holders only."""
+        data = body.encode()
+        with storage_errors(self.path):
+            os.pwrite(self._fd, data, 0)
+            os.ftruncate(self._fd, len(data))
+
+    def body(self) -> str:
+        """Read what the holder wrote, at most 1,000 bytes of it."""
+        return os.pread(self._fd, 1000, 0).decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        """Close the file, which also gives the lock back."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,228 @@
+"""From plan, ledger and receipts to the report value; the one place where figures are made.
+
+Pure: what has to be read is passed in. The same plan and the same verdicts give the same report,
+whatever happened on the way, attempt facts (pids, owners, versions, expiries) apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from farm.core.lease import Lease
+from farm.core.ledger import Ledger
+from farm.core.plan import Plan, ScorerName, Shard
+from farm.core.receipt import Receipt
+from farm.core.result import CaseResult
+from farm.scoring.score import SCORED_OUTCOMES
+from farm.stats.intervals import wilson
+
+SCHEMA = 1
+DETAIL_CASES = 10_000  # above it a report leaves out what it lists case by case
+
+
+class LeaseView(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """A lease under the names of the published report."""
+
+    shard: str
+    worker: str
+    version: int
+    until: int  # milliseconds since the epoch
+    result: str | UnsetType = UNSET  # the receipt file's exact text, "" before there is one
+    done: bool
+
+
+class ShardView(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard, its lease and its cases."""
+
+    lease: LeaseView
+    cases: int
+    quarantined: bool
+    attempts: int
+    case_ids: Sequence[str] | UnsetType = UNSET
+
+
+class ReceiptView(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted receipt."""
+
+    worker_pid: int
+    cases: Sequence[CaseResult] | UnsetType = UNSET
+    correct: int
+    total: int
+
+
+class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
+    """The share of correct cases among the scored, and how sure it is.
+
+    `lowest` and `highest` are what the share over all cases could become if those that are not
+    scored, or not evaluated yet, were all wrong or all right. All figures are null without a
+    scored case, and `reason` says so.
+    """
+
+    value: float | None
+    ci_lo: float | None
+    ci_hi: float | None
+    method: str
+    level: float
+    n: int
+    lowest: float
+    highest: float
+    reason: str = ""
+
+
+class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard that this invocation's workers finished."""
+
+    claimed: bool = True
+    shard: str
+    version: int
+    correct: int
+    total: int
+    worker_pid: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stands: the published report."""
+
+    schema_version: int = SCHEMA
+    run_id: str
+    dataset_sha256: str
+    tasks_sha256: str
+    dataset_cases: int
+    scorer: ScorerName
+    models: tuple[str, ...]
+    complete: bool
+    active_shards: int
+    completed_shards: int
+    quarantined_shards: int
+    evaluated: int
+    correct: int
+    accuracy: Accuracy
+    mean_score: float | None
+    outcomes: dict[str, int]
+    signature: str
+    worker_processes: int  # distinct pids of accepted receipts
+    detail: bool
+    shards: Sequence[ShardView]
+    receipts: Sequence[ReceiptView]
+    worker_events: Sequence[WorkerEvent] | UnsetType = UNSET
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report shows case by case, by shard; `texts` are the receipt files' exact bytes."""
+
+    case_ids: Mapping[str, Sequence[str]]
+    receipts: Mapping[str, Receipt]
+    texts: Mapping[str, bytes]
+
+
+def build(
+    plan: Plan,
+    ledger: Ledger,
+    *,
+    detail: Detail | None,
+    scores: Sequence[float],
+    worker_events: Sequence[WorkerEvent] | None = None,
+) -> Report:
+    """Make the report of a run as it stands.
+
+    `scores` are those of all evaluated cases, in any order: they are summed exactly.
+    `worker_events` None leaves the list out, as `status` does.
+    """
+    done = [lease for lease in ledger.leases if lease.done]
+    references = [lease.receipt for lease in done if lease.receipt is not None]
+    outcomes: Counter[str] = Counter()
+    for reference in references:
+        outcomes.update(reference.outcomes)
+    evaluated = sum(reference.total for reference in references)
+    correct = sum(reference.correct for reference in references)
+    scored = sum(outcomes[outcome] for outcome in SCORED_OUTCOMES)
+    return Report(
+        run_id=plan.run_id,
+        dataset_sha256=plan.identity.dataset_sha256,
+        tasks_sha256=plan.tasks_sha256,
+        dataset_cases=plan.cases,
+        scorer=plan.identity.scorer,
+        models=plan.identity.models,
+        complete=ledger.complete,
+        active_shards=len(plan.shards),
+        completed_shards=len(done),
+        quarantined_shards=sum(lease.quarantined for lease in ledger.leases),
+        evaluated=evaluated,
+        correct=correct,
+        accuracy=_accuracy(correct=correct, scored=scored, cases=plan.cases),
+        mean_score=math.fsum(scores) / scored if scored else None,
+        outcomes=dict(sorted(outcomes.items())),
+        signature=_signature(plan, n=scored),
+        worker_processes=len({reference.worker_pid for reference in references}),
+        detail=detail is not None,
+        shards=[
+            _shard_view(shard, lease, detail)
+            for shard, lease in zip(plan.shards, ledger.leases, strict=True)
+        ],
+        receipts=[_receipt_view(lease, detail) for lease in done],
+        worker_events=UNSET if worker_events is None else worker_events,
+    )
+
+
+def _accuracy(*, correct: int, scored: int, cases: int) -> Accuracy:
+    interval = wilson(correct, scored)
+    return Accuracy(
+        value=correct / scored if scored else None,
+        ci_lo=interval.lo,
+        ci_hi=interval.hi,
+        method=interval.method,
+        level=interval.level,
+        n=scored,
+        lowest=correct / cases,
+        highest=(correct + cases - scored) / cases,
+        reason=interval.reason,
+    )
+
+
+def _signature(plan: Plan, *, n: int) -> str:
+    """Say in one line how the accuracy was made, so that it can be quoted with it."""
+    scorer = plan.identity.scorer
+    missing = plan.cases - n
+    return (
+        f"metric:{scorer.name}|version:{scorer.version}|post:none|n:{n}|missing:{missing}"
+        "|interval:wilson|level:0.95|seed:none"
+    )
+
+
+def _shard_view(shard: Shard, lease: Lease, detail: Detail | None) -> ShardView:
+    result: str | UnsetType = UNSET
+    case_ids: Sequence[str] | UnsetType = UNSET
+    if detail is not None:
+        result = detail.texts[lease.shard].decode() if lease.done else ""
+        case_ids = detail.case_ids[lease.shard]
+    return ShardView(
+        lease=LeaseView(
+            shard=lease.shard,
+            worker=lease.worker,
+            version=lease.version,
+            until=lease.until,
+            result=result,
+            done=lease.done,
+        ),
+        cases=shard.cases,
+        quarantined=lease.quarantined,
+        attempts=lease.attempts,
+        case_ids=case_ids,
+    )
+
+
+def _receipt_view(lease: Lease, detail: Detail | None) -> ReceiptView:
+    reference = lease.receipt
+    if reference is None:
+        raise ValueError(f"{lease.shard} is not done")
+    return ReceiptView(
+        worker_pid=reference.worker_pid,
+        cases=UNSET if detail is None else detail.receipts[lease.shard].cases,
+        correct=reference.correct,
+        total=reference.total,
+    )

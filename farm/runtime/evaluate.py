@@ -1,0 +1,102 @@
+"""A run from where it stands to its end, and what that end means for the caller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from farm.core.event import Event, Note, note
+from farm.core.ledger import Ledger
+from farm.errors import FarmError
+from farm.runtime.settings import RunSettings
+from farm.runtime.supervisor import Ending, Supervisor, standing
+from farm.store.protocol import Store
+
+EXIT_DONE = 0
+EXIT_PENDING = 1
+EXIT_PARTIAL = 4
+
+
+async def evaluate(
+    store: Store, settings: RunSettings, *, on_events: Callable[[Sequence[Event]], None]
+) -> Ending:
+    """Work on a run until nothing is left that may be done; tell how it ended.
+
+    Raises the `FarmError` that stopped it; what was published before stands.
+    """
+    began = time.monotonic()
+    try:
+        ending = await Supervisor(store, settings, on_events=on_events).run()
+    except FarmError as error:
+        elapsed_s = round(time.monotonic() - began, 6)
+        _tell_failure(store, error, elapsed_s=elapsed_s, on_events=on_events)
+        raise
+    elapsed_s = round(time.monotonic() - began, 6)
+    on_events(store.tell([last_note(store.ledger(), ending, elapsed_s=elapsed_s)]))
+    return ending
+
+
+def last_note(ledger: Ledger, ending: Ending, *, elapsed_s: float) -> Note:
+    """Give the event that closes a run."""
+    figures = {"elapsed_s": elapsed_s, **standing(ledger)}
+    if ledger.complete:
+        return note("run.completed", **figures)
+    if ending.signal is not None:
+        return note("run.interrupted", signal=ending.signal.name, **figures)
+    if ledger.settled:
+        quarantined = sum(lease.quarantined for lease in ledger.leases)
+        return note("run.partial", quarantined=quarantined, **figures)
+    reason = "the deadline was reached" if ending.deadline else "other owners hold leases"
+    return note("run.pending", reason=reason, **figures)
+
+
+def exit_code_of(ledger: Ledger, ending: Ending) -> int:
+    """Give the exit code of a run: done, interrupted, partial or pending."""
+    if ledger.complete:
+        return EXIT_DONE
+    if ending.signal is not None:
+        return 128 + ending.signal
+    return EXIT_PARTIAL if ledger.settled else EXIT_PENDING
+
+
+def explain(ledger: Ledger, ending: Ending, *, deadline_s: float, command: str) -> str:
+    """Say why a run is not complete and how to go on; "" when it is complete."""
+    if ledger.complete:
+        return ""
+    left = sum(not lease.settled for lease in ledger.leases)
+    if ending.signal is not None:
+        return (
+            f"interrupted by {ending.signal.name} with {left} shards to do; "
+            f"everything finished is kept, continue with: {command}"
+        )
+    if ending.deadline:
+        return (
+            f"--deadline-s {deadline_s:g} was reached with {left} shards to do; continue with: "
+            f"{command} (--deadline-s 0 sets no deadline)"
+        )
+    if ledger.settled:
+        names = ", ".join(lease.shard for lease in ledger.leases if lease.quarantined)
+        return (
+            f"ended partial: {names} failed too often and are quarantined; see why with "
+            f"`farm events`, then `farm requeue` them and continue with: {command}"
+        )
+    until = min((lease.until for lease in ledger.leases if not lease.settled), default=0)
+    return (
+        f"pending: {left} shards are leased by others, the first until {until} (epoch ms); "
+        f"continue later with: {command} (or add --wait)"
+    )
+
+
+def _tell_failure(
+    store: Store,
+    error: FarmError,
+    *,
+    elapsed_s: float,
+    on_events: Callable[[Sequence[Event]], None],
+) -> None:
+    figures = {"elapsed_s": elapsed_s, **standing(store.ledger())}
+    try:
+        on_events(store.tell([note("run.failed", reason=str(error), **figures)]))
+    except FarmError:
+        # the store that failed cannot take the news either; the caller raises the first error
+        return

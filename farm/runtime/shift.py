@@ -1,0 +1,316 @@
+"""One worker process from spawn to judgement: hand out, publish, and settle what is left.
+
+While the worker executes one batch the next is claimed already, in the same commit that
+publishes the last, so it never waits for the disk. When it ends, for whatever reason, its last
+output is read first; what it did not finish is given back, and only the shard that was
+executing is charged, and only if the fault was the worker's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+
+from farm.core.change import Change, Claim, Fail, Outcome, Publish, Release
+from farm.core.event import Note, note
+from farm.core.lease import Lease
+from farm.core.message import (
+    Assignment,
+    Batch,
+    Message,
+    ProtocolError,
+    Scored,
+    Started,
+    Stopped,
+)
+from farm.core.narration import fenced_note
+from farm.errors import FarmError, Fenced
+from farm.runtime.process import WorkerProcess, describe_exit
+from farm.runtime.settings import RunSettings
+
+Commit = Callable[[Sequence[Change]], Awaitable[list[Outcome]]]
+_EXIT_S = 5.0  # for a worker with nothing left to do to be gone
+_LOG_S = 1.0  # for the rest of a dead worker's stderr; a child of it may hold the pipe open
+_LOG_LINES = 200  # of a worker's stderr that are passed on
+
+
+class Shift:
+    """The time of one worker process; `run` returns when it is over and settled."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        process: WorkerProcess,
+        first: Sequence[Lease],
+        allowance: int,
+        limit: Callable[[int], int],
+        settings: RunSettings,
+        commit: Commit,
+        tell: Callable[[Sequence[Note]], Awaitable[None]],
+        on_published: Callable[[Lease], None],
+    ) -> None:
+        """Prepare a shift on `first`; `limit` says how many of `n` shards may be claimed at once.
+
+        `allowance` is the number of shards the process may take in all, the first included.
+        """
+        self.name = name
+        self.held: dict[str, Lease] = {lease.shard: lease for lease in first}
+        self.executing = ""
+        self.began = False  # whether any shard was started
+        self.failure: FarmError | None = None  # for the whole run to stop with
+        self.last_words = ""
+        self.dismissed = False  # sent home by the supervisor: nothing it leaves is its fault
+        self._process = process
+        self._first = tuple(first)
+        self._allowance = allowance - len(first)
+        self._limit = limit
+        self._settings = settings
+        self._commit = commit
+        self._tell = tell
+        self._on_published = on_published
+        self._queue: list[str] = []  # shards handed out and not started yet
+        self._input_open = True
+        self._reason = ""  # what the worker did wrong
+        self._stalled = False
+        self._log_lines = 0
+        self._log: list[Note] = []
+        self._log_ended = anyio.Event()
+        self._reading = anyio.CancelScope()
+        self._ending = anyio.CancelScope(shield=True)
+
+    async def run(self) -> None:
+        """Serve the worker to its end, judge it, settle its leases; cancellation dismisses it."""
+        pid = self._process.pid
+        await self._tell([note("worker.spawned", worker=self.name, worker_pid=pid)])
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._drain_log)
+                await self._serve()
+                with anyio.move_on_after(_LOG_S):
+                    await self._log_ended.wait()
+                group.cancel_scope.cancel()
+        finally:
+            await self._process.close()
+            with anyio.CancelScope(shield=True):
+                await self._settle()
+
+    async def _serve(self) -> None:
+        try:
+            with self._reading:
+                await self._hand_out(self._first)
+                await self._follow(stall_s=self._settings.stall_s)
+            with self._ending:
+                await self._end()
+        except FarmError as error:
+            self.failure = self.failure or error
+            self._process.kill()
+
+    def dismiss(self, *, grace_s: float) -> None:
+        """End the shift: the worker may finish its shard within `grace_s`, uncharged."""
+        self.dismissed = True
+        self._ending.deadline = min(self._ending.deadline, anyio.current_time() + grace_s)
+        self._reading.cancel()
+
+    def lost(self, shard: str, version: int) -> None:
+        """Take note that a lease is somebody else's now; its execution is stopped.
+
+        A renewal that raced with the shard's own publish is no loss: it is not held any more.
+        """
+        lease = self.held.get(shard)
+        if lease is None or lease.version != version:
+            return
+        del self.held[shard]
+        if shard == self.executing:
+            self.dismiss(grace_s=0)
+
+    async def _follow(self, *, stall_s: float) -> None:
+        """Act on the worker's messages until it closes its output."""
+        messages = self._process.messages()
+        while True:
+            limit_s = stall_s if self.held else _EXIT_S
+            try:
+                with anyio.fail_after(limit_s):
+                    said = await anext(messages, None)
+            except ProtocolError as error:
+                self._reason = str(error)
+                return
+            except TimeoutError:
+                self._stalled = True
+                self._reason = f"it said nothing for {limit_s:g} s"
+                return
+            if said is None:
+                return
+            # a commit whose answer is not awaited would leave its claims with nobody
+            with anyio.CancelScope(shield=True):
+                await self._act(said)
+
+    async def _act(self, said: Sequence[Message]) -> None:
+        changes: list[Change] = []
+        for message in said:
+            match message:
+                case Started(shard=shard):
+                    self.began = True
+                    self.executing = shard
+                    self._queue = [other for other in self._queue if other != shard]
+                case Scored(shard=shard, version=version, receipt=receipt):
+                    if shard == self.executing:
+                        self.executing = ""
+                    if shard in self.held:
+                        changes.append(
+                            Publish(
+                                shard=shard,
+                                worker=self.name,
+                                version=version,
+                                receipt=receipt,
+                                now=self._settings.now_ms,
+                            )
+                        )
+                case Stopped(reason=reason, exit_code=exit_code):
+                    self._reason = reason
+                    if exit_code:
+                        self.failure = WorkerStopped(reason, exit_code=exit_code)
+                case _:
+                    pass
+        want = self._wanted()
+        if want:
+            changes.append(self._claim(want))
+        if changes:
+            await self._change(changes)
+        if self._input_open and not self._queue:  # nothing that it has not begun, nothing to come
+            self._input_open = False
+            await self._process.end_input()
+        await self._pass_on_log()
+
+    def _wanted(self) -> int:
+        """Say how many shards to claim now: a batch, once the last one handed out has begun."""
+        if self.dismissed or self._queue or not self._input_open:
+            return 0
+        return min(self._allowance, self._limit(self._allowance))
+
+    def _claim(self, limit: int) -> Claim:
+        settings = self._settings
+        return Claim(
+            worker=self.name,
+            ttl=settings.ttl_ms,
+            limit=limit,
+            incarnation=settings.incarnation,
+            now=settings.now_ms,
+        )
+
+    async def _change(self, changes: Sequence[Change]) -> None:
+        outcomes = await self._commit(changes)
+        fenced: list[Note] = []
+        for change, outcome in zip(changes, outcomes, strict=True):
+            if isinstance(change, Publish):
+                self.held.pop(change.shard, None)
+                if isinstance(outcome, Fenced):
+                    fenced.append(
+                        fenced_note(shard=change.shard, worker=self.name, refusal=outcome)
+                    )
+                elif not isinstance(outcome, FarmError):
+                    self._on_published(outcome[0])
+            elif isinstance(change, Claim) and not isinstance(outcome, FarmError):
+                self._allowance -= len(outcome)
+                self.held.update({lease.shard: lease for lease in outcome})
+                await self._hand_out(outcome)
+        if fenced:
+            await self._tell(fenced)
+
+    async def _hand_out(self, leases: Sequence[Lease]) -> None:
+        if not leases:
+            return
+        self._queue = [lease.shard for lease in leases]
+        await self._process.send(
+            Batch(
+                assignments=tuple(
+                    Assignment(shard=lease.shard, version=lease.version, until=lease.until)
+                    for lease in leases
+                )
+            )
+        )
+
+    async def _end(self) -> None:
+        """Let the worker go: by itself, or asked, or killed when the grace is over."""
+        if self._reason or self.failure:
+            self._process.kill()
+        elif self.dismissed:
+            self._process.ask_to_end()
+            await self._process.end_input()
+            await self._follow(stall_s=self._settings.grace_s)
+            if self._stalled:
+                self._reason = ""  # dismissed: slow is no fault
+                self._process.kill()
+        with anyio.move_on_after(_EXIT_S):
+            await self._process.reap()
+            return
+        self._process.kill()
+
+    async def _settle(self) -> None:
+        """Give back what is left, charge what the worker's own fault cost, tell how it ended."""
+        code = await self._process.reap()
+        left = (code != 0 or bool(self.held)) and not self.dismissed
+        faulty = bool(self._reason) or left
+        reason = self._reason or describe_exit(code)
+        changes = [
+            self._give_up(lease, faulty=faulty, reason=reason) for lease in self.held.values()
+        ]
+        ended: dict[str, str | int] = {
+            "worker": self.name,
+            "worker_pid": self._process.pid,
+            "exit_code": code,
+        }
+        told = note("worker.exited", **ended)
+        if faulty:
+            told = note("worker.failed", **ended, reason=reason)
+        try:
+            if changes:
+                await self._commit(changes)
+            await self._pass_on_log()
+            await self._tell([told])
+        except FarmError as error:
+            # the leases stay with us in the ledger; the next run takes them over at once
+            self.failure = self.failure or error
+        self.held.clear()
+
+    def _give_up(self, lease: Lease, *, faulty: bool, reason: str) -> Fail | Release:
+        if faulty and lease.shard == self.executing and self.failure is None:
+            return Fail(
+                shard=lease.shard,
+                worker=lease.worker,
+                version=lease.version,
+                max_attempts=self._settings.max_attempts,
+                reason=reason,
+            )
+        return Release(
+            shard=lease.shard,
+            worker=lease.worker,
+            version=lease.version,
+            reason="run drained" if self.dismissed else reason,
+        )
+
+    async def _drain_log(self) -> None:
+        await self._process.drain_log(self._log_line)
+        self._log_ended.set()
+
+    async def _pass_on_log(self) -> None:
+        notes, self._log = self._log, []
+        if notes:
+            await self._tell(notes)
+
+    def _log_line(self, line: str) -> None:
+        self.last_words = line or self.last_words
+        self._log_lines += 1
+        if self._log_lines <= _LOG_LINES:
+            self._log.append(
+                note("worker.logged", worker=self.name, worker_pid=self._process.pid, line=line)
+            )
+
+
+class WorkerStopped(FarmError):
+    """A worker met something that stops the whole run, such as a damaged store."""
+
+    def __init__(self, reason: str, *, exit_code: int) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code

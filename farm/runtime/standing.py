@@ -1,0 +1,98 @@
+"""Where a run stands: what the report is built from, read from a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from farm.core.lease import Lease
+from farm.core.ledger import Ledger
+from farm.core.plan import Plan
+from farm.core.receipt import read_receipt, receipt_name
+from farm.report.build import DETAIL_CASES, Detail, Report, WorkerEvent, build
+from farm.scoring.registry import find_scorer
+from farm.store.protocol import Store
+
+
+class _Id(msgspec.Struct, frozen=True, gc=False):
+    id: str
+
+
+class _Score(msgspec.Struct, frozen=True, gc=False):
+    score: float
+
+
+class _Scores(msgspec.Struct, frozen=True):
+    cases: list[_Score]
+
+
+_ids = msgspec.json.Decoder(_Id)
+_scores = msgspec.json.Decoder(_Scores)
+
+
+def report_of(
+    store: Store, *, detail: bool | None = None, published: Sequence[Lease] | None = None
+) -> Report:
+    """Read a store and build its report; raises `Corrupt` when a receipt is not as counted.
+
+    `detail` None shows single cases up to `DETAIL_CASES`. `published` are the leases that this
+    invocation's workers finished; None when the command runs none.
+    """
+    plan, ledger = store.plan, store.ledger()
+    if detail is None:
+        detail = plan.cases <= DETAIL_CASES
+    for lease in ledger.leases:
+        if lease.done:
+            store.check_receipt(lease)
+    return build(
+        plan,
+        ledger,
+        detail=_detail(store, plan, ledger) if detail else None,
+        scores=list(_all_scores(store, plan, ledger)),
+        worker_events=None if published is None else [_event(lease) for lease in published],
+    )
+
+
+def _detail(store: Store, plan: Plan, ledger: Ledger) -> Detail:
+    texts = {lease.shard: store.read_receipt(lease) for lease in ledger.leases if lease.done}
+    return Detail(
+        case_ids={
+            shard.name: [_ids.decode(line).id for line in store.read_cases(shard).split(b"\n")[:-1]]
+            for shard in plan.shards
+        },
+        receipts={
+            lease.shard: read_receipt(
+                texts[lease.shard],
+                lease.receipt,
+                path=receipt_name(lease.shard, lease.version),
+            )
+            for lease in ledger.leases
+            if lease.receipt is not None
+        },
+        texts=texts,
+    )
+
+
+def _all_scores(store: Store, plan: Plan, ledger: Ledger) -> Iterator[float]:
+    graded = find_scorer(plan.identity.scorer.name).graded
+    for lease in ledger.leases:
+        if lease.receipt is None:
+            continue
+        if not graded:  # every correct case scores one and every other nothing
+            yield float(lease.receipt.correct)
+        else:
+            yield from (case.score for case in _scores.decode(store.read_receipt(lease)).cases)
+
+
+def _event(lease: Lease) -> WorkerEvent:
+    reference = lease.receipt
+    if reference is None:
+        raise ValueError(f"{lease.shard} is not done")
+    return WorkerEvent(
+        shard=lease.shard,
+        version=lease.version,
+        correct=reference.correct,
+        total=reference.total,
+        worker_pid=reference.worker_pid,
+    )

@@ -1,0 +1,344 @@
+"""The supervisor: an anyio task group of shifts under a cap, a deadline, and one committer.
+
+It is the only writer of a run while it lives. It decides nothing about leases, which
+`farm.core.lease` does, and knows nothing of files, which the store does; it only acts in time.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+from anyio import CancelScope, Semaphore
+from anyio.abc import TaskGroup
+
+from farm.core.change import Change, Claim, Reclaim, Release, Renew
+from farm.core.event import Event, Note, note
+from farm.core.lease import Lease, eligible
+from farm.core.ledger import Ledger
+from farm.errors import FarmError
+from farm.runtime.committer import Committer
+from farm.runtime.process import WorkerProcess, WorkerStartFailed
+from farm.runtime.settings import RunSettings
+from farm.runtime.shift import Shift
+from farm.store.protocol import Store
+
+_BATCH_CASES = 10_000  # that a worker scores between two syncs, at most
+_RETRIES_S = (0.1, 0.5, 2.0)  # pauses before another try to start a worker process
+_LOOK_S = 1.0  # how often a waiting run looks at other owners' leases
+_KILL_GRACE_S = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Ending:
+    """How a supervised run ended, apart from what stands in the ledger."""
+
+    published: list[Lease] = field(default_factory=list)
+    signal: signal.Signals | None = None
+    deadline: bool = False
+
+
+def standing(ledger: Ledger) -> dict[str, int]:
+    """Give the figures that every run event carries."""
+    receipts = [lease.receipt for lease in ledger.leases if lease.receipt is not None]
+    return {
+        "completed_shards": len(receipts),
+        "active_shards": len(ledger.leases),
+        "evaluated": sum(receipt.total for receipt in receipts),
+        "correct": sum(receipt.correct for receipt in receipts),
+    }
+
+
+def to_reclaim(ledger: Ledger, is_gone: Callable[[str], bool]) -> list[Reclaim]:
+    """Give the changes that free the leases of supervisors that are provably gone."""
+    gone = {
+        lease.incarnation
+        for lease in ledger.leases
+        if lease.worker and lease.incarnation and not lease.settled
+    }
+    gone = {incarnation for incarnation in gone if is_gone(incarnation)}
+    return [
+        Reclaim(shard=lease.shard, worker=lease.worker, incarnation=lease.incarnation)
+        for lease in ledger.leases
+        if lease.incarnation in gone and not lease.settled
+    ]
+
+
+def anything_to_do(ledger: Ledger, settings: RunSettings, *, now: int) -> bool:
+    """Tell whether a run would change anything; `now` is the store's clock or the logical one."""
+    if any(eligible(lease, now=now) for lease in ledger.leases):
+        return True
+    if settings.now_ms is None and to_reclaim(ledger, settings.is_gone):
+        return True
+    return settings.wait and settings.now_ms is None and not ledger.settled
+
+
+class Supervisor:
+    """Runs workers on a store until nothing is left that it may do."""
+
+    def __init__(
+        self, store: Store, settings: RunSettings, *, on_events: Callable[[Sequence[Event]], None]
+    ) -> None:
+        self._settings = settings
+        self._committer = Committer(store, on_events=on_events)
+        self._cap = Semaphore(settings.workers)
+        self._shifts: dict[str, Shift] = {}
+        self._spawned = 0
+        self._starting: dict[str, Sequence[Lease]] = {}  # claimed for workers not yet running
+        self._failed_starts = 0
+        self._failure: FarmError | None = None
+        self._shift_ended = anyio.Event()
+        self._dispatching = CancelScope()
+        self._draining = False
+        self._ending = Ending()
+        cases = max(1, store.plan.cases // max(1, len(store.plan.shards)))
+        self._batch = max(1, _BATCH_CASES // cases) if not settings.delay_ms else 1
+        self._share = settings.share(len(store.plan.shards))
+
+    async def run(self) -> Ending:
+        """Work until done, drained or failed; every worker has ended when it returns.
+
+        Raises the `FarmError` that stopped the run.
+        """
+        async with anyio.create_task_group() as service:
+            service.start_soon(self._committer.run)
+            service.start_soon(self._watch_signals)
+            if self._settings.now_ms is None:
+                service.start_soon(self._renew)
+            await self._supervise()
+            service.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
+        return self._ending
+
+    async def _supervise(self) -> None:
+        try:
+            await self._begin()
+        except FarmError as error:
+            self._failure = error
+            return
+        async with anyio.create_task_group() as shifts:
+            if self._settings.deadline_s:
+                self._dispatching.deadline = anyio.current_time() + self._settings.deadline_s
+            with self._dispatching:
+                await self._dispatch(shifts)
+            if self._dispatching.cancelled_caught and not self._draining:
+                self._ending.deadline = True
+                self._drain(grace_s=_KILL_GRACE_S)
+
+    async def _begin(self) -> None:
+        ledger = self._committer.ledger
+        await self._committer.tell(
+            [
+                note(
+                    "run.started",
+                    pid=os.getpid(),
+                    workers=self._settings.workers,
+                    **standing(ledger),
+                )
+            ]
+        )
+        if self._settings.now_ms is None:
+            reclaims = to_reclaim(ledger, self._settings.is_gone)
+            if reclaims:
+                await self._committer.commit(reclaims)
+
+    async def _dispatch(self, shifts: TaskGroup) -> None:
+        """Start a shift whenever the cap allows it and there is a shard to claim."""
+        while self._failure is None:
+            ended = self._shift_ended
+            await self._cap.acquire()
+            # from claim to shift without a gap: a cancellation in between would strand the lease
+            with CancelScope(shield=True):
+                started = await self._start_shift(shifts)
+            if started:
+                continue
+            self._cap.release()
+            if self._shifts or self._starting:
+                await ended.wait()
+            elif not await self._wait_for_others():
+                return
+
+    async def _start_shift(self, shifts: TaskGroup) -> bool:
+        name = f"{self._settings.name}-w{self._spawned + 1}"
+        settings = self._settings
+        claim = Claim(
+            worker=name,
+            ttl=settings.ttl_ms,
+            limit=self._limit(self._share),
+            incarnation=settings.incarnation,
+            now=settings.now_ms,
+        )
+        leases = await self._commit_or_fail([claim])
+        if not leases:
+            return False
+        self._spawned += 1
+        self._starting[name] = leases
+        shifts.start_soon(self._work, name, leases)
+        return True
+
+    async def _commit_or_fail(self, changes: Sequence[Change]) -> Sequence[Lease]:
+        try:
+            outcome = (await self._committer.commit(changes))[0]
+        except FarmError as error:
+            self._fail(error)
+            return ()
+        return () if isinstance(outcome, FarmError) else outcome
+
+    async def _work(self, name: str, leases: Sequence[Lease]) -> None:
+        """Spawn a worker and serve its shift; the place under the cap is given back at the end."""
+        try:
+            process = await self._spawn(name)
+            if process is None:
+                with CancelScope(shield=True):
+                    await self._give_back(leases)
+                return
+            shift = Shift(
+                name=name,
+                process=process,
+                first=leases,
+                allowance=self._share,
+                limit=self._limit,
+                settings=self._settings,
+                commit=self._committer.commit,
+                tell=self._committer.tell,
+                on_published=self._ending.published.append,
+            )
+            self._shifts[name] = shift
+            del self._starting[name]
+            if self._draining:
+                shift.dismiss(grace_s=_KILL_GRACE_S)
+            await shift.run()
+            self._judge(shift)
+        finally:
+            self._starting.pop(name, None)
+            self._shifts.pop(name, None)
+            self._cap.release()
+            self._shift_ended.set()
+            self._shift_ended = anyio.Event()
+
+    def _judge(self, shift: Shift) -> None:
+        if shift.failure is not None:
+            self._fail(shift.failure)
+        elif shift.began or shift.dismissed:
+            self._failed_starts = 0
+        else:
+            self._failed_starts += 1
+            if self._failed_starts > len(_RETRIES_S):
+                reason = f"{self._failed_starts} in a row ended before they began a shard"
+                self._fail(WorkerStartFailed(reason=reason, log=shift.last_words))
+
+    async def _spawn(self, name: str) -> WorkerProcess | None:
+        """Start a worker process, with pauses between tries; None when the run must stop."""
+        command = self._settings.worker_command
+        if self._failed_starts:
+            await anyio.sleep(_RETRIES_S[min(self._failed_starts, len(_RETRIES_S)) - 1])
+        for pause_s in (*_RETRIES_S, None):
+            if self._draining:
+                return None
+            try:
+                return await WorkerProcess.spawn(command)
+            except OSError as error:
+                reason = str(error)
+            if pause_s is None:
+                break
+            await self._committer.tell(
+                [note("worker.spawn_failed", worker=name, reason=reason, retry_s=pause_s)]
+            )
+            await anyio.sleep(pause_s)
+        self._fail(WorkerStartFailed(reason=reason, log=""))
+        return None
+
+    async def _give_back(self, leases: Sequence[Lease]) -> None:
+        await self._commit_or_fail(
+            [
+                Release(
+                    shard=lease.shard,
+                    worker=lease.worker,
+                    version=lease.version,
+                    reason="no worker was started",
+                )
+                for lease in leases
+            ]
+        )
+
+    def _limit(self, allowance: int) -> int:
+        """Say how many shards one claim may take: a batch, and never most of what is left."""
+        left = sum(
+            not lease.settled and not lease.worker for lease in self._committer.ledger.leases
+        )
+        fair = math.ceil(left / (2 * self._settings.workers))
+        return max(1, min(allowance, self._batch, fair)) if allowance else 0
+
+    async def _wait_for_others(self) -> bool:
+        """With `wait`, sleep until another owner's lease may have expired; else say no."""
+        if not self._settings.wait or self._settings.now_ms is not None:
+            return False
+        if self._committer.ledger.settled:
+            return False
+        await anyio.sleep(_LOOK_S)
+        return True
+
+    async def _renew(self) -> None:
+        """Renew the leases of all live workers, three times within their life."""
+        while True:
+            await anyio.sleep(self._settings.ttl_ms / 3000)
+            shifts = list(self._shifts.values())
+            held = [lease for shift in shifts for lease in shift.held.values()]
+            held += [lease for leases in self._starting.values() for lease in leases]
+            renewals = [
+                Renew(
+                    shard=lease.shard,
+                    worker=lease.worker,
+                    version=lease.version,
+                    ttl=self._settings.ttl_ms,
+                )
+                for lease in held
+            ]
+            if not renewals:
+                continue
+            try:
+                outcomes = await self._committer.commit(renewals)
+            except FarmError as error:
+                self._fail(error)
+                return
+            for change, outcome in zip(renewals, outcomes, strict=True):
+                if isinstance(outcome, FarmError) and change.worker in self._shifts:
+                    self._shifts[change.worker].lost(change.shard, change.version)
+
+    def _fail(self, error: FarmError) -> None:
+        """Stop the run: no more dispatch, every worker ended."""
+        self._failure = self._failure or error
+        self._drain(grace_s=_KILL_GRACE_S)
+
+    def _drain(self, *, grace_s: float) -> None:
+        self._draining = True
+        self._dispatching.cancel()
+        for shift in self._shifts.values():
+            shift.dismiss(grace_s=grace_s)
+
+    async def _watch_signals(self) -> None:
+        """Drain on the first signal, end the workers on the second, leave on the third."""
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            count = 0
+            async for number in signals:
+                count += 1
+                if count == 1:
+                    self._ending.signal = number
+                    reason = f"{number.name}: workers may finish their shards"
+                    self._drain(grace_s=self._settings.grace_s)
+                    await self._announce(reason)
+                elif count == 2:
+                    self._drain(grace_s=0)
+                else:
+                    os._exit(128 + number)
+
+    async def _announce(self, reason: str) -> None:
+        try:
+            await self._committer.tell([Note(event="run.draining", fields={"reason": reason})])
+        except FarmError as error:
+            self._fail(error)

@@ -1,0 +1,114 @@
+"""A worker's job: read a shard's cases, score them, make the receipt durable, say so.
+
+Deciding who may finish a shard is not its business: it works on leases it was handed, and what
+it publishes counts only if the ledger still agrees.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from farm.core.case import ScoredInput
+from farm.core.message import Assignment, Batch, Message, Scored, Started
+from farm.core.plan import Plan, Shard
+from farm.core.receipt import (
+    Receipt,
+    ReceiptReference,
+    build_receipt,
+    encode_receipt,
+    receipt_name,
+    refer,
+)
+from farm.errors import Corrupt, SpecError
+from farm.scoring.registry import Scorer, find_scorer
+from farm.scoring.score import score_cases
+from farm.store.protocol import Store
+
+_decoder = msgspec.json.Decoder(list[ScoredInput])
+
+
+def scorer_of(plan: Plan) -> Scorer:
+    """Give the scorer a plan names; another version than the planned one is another scorer."""
+    scorer = find_scorer(plan.identity.scorer.name)
+    if scorer.version != plan.identity.scorer.version:
+        raise SpecError(
+            f"the run was planned with {plan.identity.scorer}, this farm has version "
+            f"{scorer.version}: score it anew in a new store, or use the farm that planned it"
+        )
+    return scorer
+
+
+def decode_cases(data: bytes, shard: Shard) -> list[ScoredInput]:
+    """Read a shard's records, each ended by a newline; raises `Corrupt` on a wrong number."""
+    # records hold no raw newline, so one array is decoded instead of many lines
+    cases = _decoder.decode(b"[" + data[:-1].replace(b"\n", b",") + b"]")
+    if len(cases) != shard.cases:
+        reason = f"{shard.name} has {len(cases)} cases, the plan says {shard.cases}"
+        raise Corrupt(path="cases", reason=reason)
+    return cases
+
+
+def score_shard(data: bytes, shard: Shard, scorer: Scorer, *, worker_pid: int) -> Receipt:
+    """Score a shard's records into its receipt; the same records give the same verdicts."""
+    return build_receipt(score_cases(decode_cases(data, shard), scorer), worker_pid=worker_pid)
+
+
+class Worker:
+    """Executes batches of assignments on a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        worker_pid: int,
+        say: Callable[[Message], None],
+        delay_s: float = 0.0,
+    ) -> None:
+        """Tell of every step through `say`; `delay_s` is a pause before each shard's scoring."""
+        self._store = store
+        self._shards = {shard.name: shard for shard in store.plan.shards}
+        self._scorer = scorer_of(store.plan)
+        self._worker_pid = worker_pid
+        self._say = say
+        self._delay_s = delay_s
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Finish the shard that is executing, make its receipt durable, take no other."""
+        self._stopping = True
+
+    def run(self, batches: Iterable[Batch]) -> None:
+        """Execute batches until they end."""
+        for batch in batches:
+            self._execute(batch)
+            if self._stopping:
+                return
+
+    def _execute(self, batch: Batch) -> None:
+        files: dict[str, bytes] = {}
+        scored: list[Scored] = []
+        for assignment in batch.assignments:
+            if self._stopping:
+                break
+            self._say(Started(shard=assignment.shard, version=assignment.version))
+            time.sleep(self._delay_s)
+            data, reference = self.score(assignment)
+            files[receipt_name(assignment.shard, assignment.version)] = data
+            scored.append(
+                Scored(shard=assignment.shard, version=assignment.version, receipt=reference)
+            )
+        # one sync of the folder serves the whole batch, and nothing is said before it
+        self._store.put_receipts(files)
+        for message in scored:
+            self._say(message)
+
+    def score(self, assignment: Assignment) -> tuple[bytes, ReceiptReference]:
+        """Score one shard; give its receipt's bytes and the reference to them."""
+        shard = self._shards[assignment.shard]
+        cases = self._store.read_cases(shard)
+        receipt = score_shard(cases, shard, self._scorer, worker_pid=self._worker_pid)
+        data = encode_receipt(receipt)
+        return data, refer(receipt, data)

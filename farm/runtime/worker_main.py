@@ -1,0 +1,101 @@
+"""The worker process: `python -I -m farm.runtime.worker_main --store DIR --parent PID`.
+
+Its start is kept lean, near that of the bare interpreter: no click, rich, structlog, anyio or
+numpy. It speaks the protocol of `farm.core.message` on a private copy of its stdout; descriptor
+1 points at stderr, so that a library's print cannot corrupt it.
+"""
+
+from __future__ import annotations
+
+import farm.lean  # noqa: F401  isort: skip  before anything that imports msgspec
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+from farm.core.message import (
+    Batch,
+    Message,
+    ProtocolError,
+    Ready,
+    Stopped,
+    decode_batch,
+    encode_line,
+)
+from farm.errors import FarmError
+from farm.runtime.worker import Worker
+from farm.store.directory import DirectoryStore
+
+_PR_SET_PDEATHSIG = 1
+_PARENT_CHECK_S = 0.5
+
+
+def main(argv: list[str]) -> int:
+    """Serve batches from stdin until it ends; give the exit code."""
+    options = dict(zip(argv[::2], argv[1::2], strict=True))
+    protocol = _private_stdout()
+    die_with_parent(int(options["--parent"]))
+
+    def say(message: Message) -> None:
+        data = encode_line(message)
+        while data:
+            data = data[os.write(protocol, data) :]
+
+    try:
+        with DirectoryStore(options["--store"]) as store:
+            delay_s = int(options.get("--delay-ms", "0")) / 1000
+            worker = Worker(store, worker_pid=os.getpid(), say=say, delay_s=delay_s)
+            signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+            say(Ready(worker_pid=os.getpid()))
+            worker.run(_batches())
+    except FarmError as error:
+        say(Stopped(reason=str(error), exit_code=error.exit_code))
+        return error.exit_code
+    except BrokenPipeError:  # the supervisor is gone, and nobody is left to tell
+        return 1
+    except Exception as error:  # noqa: BLE001  the worker's top: between processes go records
+        say(Stopped(reason=f"{type(error).__name__}: {error}", exit_code=0))
+        return 1
+    return 0
+
+
+def _private_stdout() -> int:
+    private = os.dup(1)
+    os.set_inheritable(private, False)
+    os.dup2(2, 1)
+    return private
+
+
+def _batches() -> Iterator[Batch]:
+    for line in sys.stdin.buffer:
+        if not line.endswith(b"\n"):
+            raise ProtocolError("the last line of the input is cut short")
+        yield decode_batch(line)
+
+
+def die_with_parent(parent: int) -> None:
+    """End this process when `parent` ends, however it ends.
+
+    Linux has the kernel do it; elsewhere a thread watches for a new parent.
+    """
+    if sys.platform == "linux":
+        import ctypes  # here and not at the top: 2 ms that only Linux needs
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:  # it died before the kernel was asked
+        os._exit(1)
+
+
+def _watch_parent(parent: int) -> None:
+    alarm = threading.Event()
+    while os.getppid() == parent:
+        alarm.wait(_PARENT_CHECK_S)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,257 @@
+"""A run in a directory: plan, cases, ledger, receipts, events, each a file.
+
+::
+
+    plan.json      identity, scorer, shards with counts, digests, places; written once
+    cases.jsonl    the shards' canonical records; written once
+    cases.order    the bucket of each record in file order; written once
+    ledger.json    the snapshot of all leases, replaced whole by every commit
+    receipts/      immutable, one a (shard, version); losers are kept, never counted
+    events.jsonl   append only
+    run.lock lock  never unlinked: one for a supervisor's life, one for each commit
+
+Every change takes the commit lock, re-reads, checks, writes. Only local file systems with flock
+and a working fsync are supported.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from types import TracebackType
+
+import msgspec
+
+from farm.core.change import Change, apply
+from farm.core.event import Event, Note
+from farm.core.lease import Lease
+from farm.core.ledger import Ledger, decode_ledger, encode_ledger
+from farm.core.narration import narrate_all
+from farm.core.plan import Plan, Shard, decode_plan
+from farm.core.receipt import ReceiptReference, check_bytes, receipt_name
+from farm.errors import Corrupt, Fenced, SpecError
+from farm.files.atomic import Folder, storage_errors
+from farm.files.lock import FileLock
+from farm.store.casefile import CASES_NAME, read_shard
+from farm.store.journal import Journal
+from farm.store.protocol import Committed
+
+PLAN_FILE = "plan.json"
+LEDGER_FILE = "ledger.json"
+RECEIPTS = "receipts"
+EVENTS_FILE = "events.jsonl"
+LOCK_FILE = "lock"
+RUN_LOCK_FILE = "run.lock"
+
+
+def wall_clock() -> float:
+    """Give the time in milliseconds since the epoch."""
+    return time.time() * 1000
+
+
+class DirectoryStore:
+    """An open store; use it as a context manager or call `close`."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        invocation_id: str = "",
+        clock: Callable[[], float] = wall_clock,
+        lock_timeout_s: float = 10.0,
+    ) -> None:
+        """Open an initialised store; raises `SpecError` when there is none at `path`."""
+        self.path = path
+        self._clock = clock
+        self._lock_timeout_s = lock_timeout_s
+        if not os.path.exists(os.path.join(path, PLAN_FILE)):
+            raise SpecError(f"{path!r} is not a store: make one with `farm init --store {path}`")
+        self._folder = Folder(path)
+        self._receipts: Folder | None = None
+        self._lock: FileLock | None = None
+        self._snapshot_fd = -1  # open on the snapshot we know, so its inode cannot be reused
+        self._known: tuple[Ledger, str] | None = None
+        try:
+            self._plan = decode_plan(
+                self._folder.read(PLAN_FILE), path=os.path.join(path, PLAN_FILE)
+            )
+        except BaseException:
+            self._folder.close()
+            raise
+        self._cases = {shard.name: shard.cases for shard in self._plan.shards}
+        self._journal = Journal(
+            os.path.join(path, EVENTS_FILE),
+            run_id=self._plan.run_id,
+            invocation_id=invocation_id,
+            clock=clock,
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """What is to be done."""
+        return self._plan
+
+    def ledger(self) -> Ledger:
+        """Read the latest snapshot, without a lock: a rename is seen whole or not at all."""
+        return self._latest()[0]
+
+    def commit(self, changes: Sequence[Change]) -> Committed:
+        """Apply changes in one durable snapshot; see `Store.commit`."""
+        with self._locked():
+            ledger, checksum = self._latest()
+            new, outcomes = apply(ledger, changes, now=int(self._clock()))
+            if new is ledger:
+                return Committed(ledger=new, outcomes=outcomes, events=[])
+            new = msgspec.structs.replace(new, previous=checksum)
+            self._write(new)
+            notes = narrate_all(changes, outcomes, cases=self._cases)
+            return Committed(ledger=new, outcomes=outcomes, events=self._append(notes, new))
+
+    def read_cases(self, shard: Shard) -> bytes:
+        """Give a shard's records, held against the digest in the plan."""
+        path = os.path.join(self.path, CASES_NAME)
+        data = read_shard(path, shard.extents)
+        if sha256(data).hexdigest() != shard.sha256:
+            raise Corrupt(path=path, reason=f"the cases of {shard.name} do not match their digest")
+        return data
+
+    def put_receipts(self, receipts: Mapping[str, bytes]) -> None:
+        """Make receipts durable, once each; see `Store.put_receipts`."""
+        folder = self._receipts_folder()
+        for name in folder.create_once(receipts):
+            if folder.read(name) != receipts[name]:
+                shard, _, version = name.removesuffix(".json").partition(".v")
+                reason = "another receipt was written under this version"
+                raise Fenced(action="completion", shard=shard, version=int(version), reason=reason)
+
+    def read_receipt(self, lease: Lease) -> bytes:
+        """Give the bytes of a done lease's receipt, held against the ledger."""
+        path, reference = self._receipt_of(lease)
+        try:
+            data = self._receipts_folder().read(receipt_name(lease.shard, lease.version))
+        except FileNotFoundError as error:
+            raise Corrupt(path=path, reason="missing, and the ledger counts on it") from error
+        check_bytes(data, reference, path=path)
+        return data
+
+    def check_receipt(self, lease: Lease) -> None:
+        """Hold the size of a done lease's receipt against the ledger."""
+        path, reference = self._receipt_of(lease)
+        try:
+            with storage_errors(path, passing=(FileNotFoundError,)):
+                size = os.stat(path, follow_symlinks=False).st_size
+        except FileNotFoundError as error:
+            raise Corrupt(path=path, reason="missing, and the ledger counts on it") from error
+        if size != reference.bytes:
+            reason = f"{size} bytes where the ledger has {reference.bytes}"
+            raise Corrupt(path=path, reason=reason)
+
+    def tell(self, notes: Sequence[Note]) -> list[Event]:
+        """Append events that no commit told of."""
+        with self._locked():
+            return self._append(notes, self._latest()[0])
+
+    def number(self, notes: Sequence[Note]) -> list[Event]:
+        """Stamp events without writing them, for a command that must change no file."""
+        return self._journal.number(notes)
+
+    def events(self) -> Iterator[Event]:
+        """Read the run's events from the first on."""
+        return self._journal.read()
+
+    def sweep(self, *, alive: Callable[[int], bool]) -> None:
+        """Remove what killed processes left unfinished: temporary files of dead writers."""
+        with self._locked():
+            self._folder.sweep(alive=alive)
+            self._receipts_folder().sweep(alive=alive)
+
+    def run_lock(self) -> FileLock:
+        """Give the lock that a supervisor holds for its life; not taken yet."""
+        return FileLock(os.path.join(self.path, RUN_LOCK_FILE))
+
+    def close(self) -> None:
+        """Close every file; nothing is written."""
+        self._journal.close()
+        self._forget()
+        if self._lock is not None:
+            self._lock.close()
+        if self._receipts is not None:
+            self._receipts.close()
+        self._folder.close()
+
+    def __enter__(self) -> DirectoryStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if self._lock is None:
+            self._lock = FileLock(os.path.join(self.path, LOCK_FILE))
+        with self._lock.held(timeout_s=self._lock_timeout_s):
+            yield
+
+    def _latest(self) -> tuple[Ledger, str]:
+        """Give the snapshot on disk and its checksum, re-read only when another one is there."""
+        path = os.path.join(self.path, LEDGER_FILE)
+        try:
+            there = os.stat(LEDGER_FILE, dir_fd=self._folder.fd)
+        except FileNotFoundError as error:
+            raise Corrupt(path=path, reason="missing") from error
+        if self._known is not None:
+            ours = os.fstat(self._snapshot_fd)
+            if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino):
+                return self._known
+        self._forget()
+        with storage_errors(path):
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._snapshot_fd = os.open(LEDGER_FILE, flags, dir_fd=self._folder.fd)
+            with open(self._snapshot_fd, "rb", closefd=False) as file:
+                data = file.read()
+        ledger, checksum = decode_ledger(data, path=path)
+        if ledger.run_id != self._plan.run_id:
+            reason = f"it belongs to run {ledger.run_id}, the plan is of run {self._plan.run_id}"
+            raise Corrupt(path=path, reason=reason)
+        if [lease.shard for lease in ledger.leases] != [shard.name for shard in self._plan.shards]:
+            raise Corrupt(path=path, reason="its shards are not those of the plan")
+        self._known = (ledger, checksum)
+        return self._known
+
+    def _write(self, ledger: Ledger) -> None:
+        data, checksum = encode_ledger(ledger)
+        self._folder.replace(LEDGER_FILE, data)
+        self._forget()
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        with storage_errors(os.path.join(self.path, LEDGER_FILE)):
+            self._snapshot_fd = os.open(LEDGER_FILE, flags, dir_fd=self._folder.fd)
+        self._known = (ledger, checksum)
+
+    def _forget(self) -> None:
+        if self._snapshot_fd >= 0:
+            os.close(self._snapshot_fd)
+            self._snapshot_fd = -1
+        self._known = None
+
+    def _append(self, notes: Sequence[Note], ledger: Ledger) -> list[Event]:
+        return self._journal.append(notes, ledger=ledger, cases=self._cases)
+
+    def _receipts_folder(self) -> Folder:
+        if self._receipts is None:
+            path = os.path.join(self.path, RECEIPTS)
+            self._receipts = Folder(path, poison=self._folder.poison)
+        return self._receipts
+
+    def _receipt_of(self, lease: Lease) -> tuple[str, ReceiptReference]:
+        if lease.receipt is None:
+            raise SpecError(f"{lease.shard} is not done, it has no receipt")
+        name = receipt_name(lease.shard, lease.version)
+        return os.path.join(self.path, RECEIPTS, name), lease.receipt

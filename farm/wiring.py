@@ -1,0 +1,150 @@
+"""Where concrete doors are named: stores, processes, clocks, and the loops they are given to."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from farm.core.event import Event, note
+from farm.core.plan import ScorerName
+from farm.errors import Busy, SpecError
+from farm.files.incarnation import current_incarnation, is_alive, is_gone
+from farm.runtime.settings import RunSettings
+from farm.scoring.registry import DEFAULT_SCORER, find_scorer
+from farm.store.directory import DirectoryStore, wall_clock
+from farm.store.protocol import Store
+
+if TYPE_CHECKING:
+    from farm.runtime.supervisor import Ending
+    from farm.store.initialize import Request
+
+OnEvents = Callable[[Sequence[Event]], None]
+
+
+def new_invocation_id() -> str:
+    """Give a random name to this call of a command."""
+    return secrets.token_hex(8)
+
+
+def open_store(path: str) -> DirectoryStore:
+    """Open a store for reading or for changes."""
+    return DirectoryStore(path, invocation_id=new_invocation_id())
+
+
+def scorer_name(name: str = DEFAULT_SCORER) -> ScorerName:
+    """Give a scorer of this farm as part of an identity; raises `SpecError` on unknown names."""
+    scorer = find_scorer(name)
+    return ScorerName(name=scorer.name, version=scorer.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitOptions:
+    """What `init` and `run` were told about a store; None is not given."""
+
+    input: str | None
+    shards: int | None = None
+    scorer: str | None = None
+    name: str | None = None
+    max_text_bytes: int | None = None
+    map: str = ""
+    ignore_extra: bool = False
+    auto_id: bool = False
+    coerce: bool = False
+
+
+def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> None:
+    """Make the store, or hold what is given against the one that is there."""
+    # here and not at the top: readers of input need numpy, which `status` and `events` do not
+    from farm.store.initialize import check_request, exists, initialize
+
+    request = _request(options)
+    if exists(path):
+        with open_store(path) as store:
+            check_request(store.plan, request, store=path)
+        return
+    if options.input is None:
+        raise SpecError(f"there is no store at {path!r} yet: give --input FILE to make one")
+    initialize(path, request, default_scorer=scorer_name())
+    with open_store(path) as store:
+        plan = store.plan
+        made = note(
+            "store.initialized",
+            cases=plan.cases,
+            shards=len(plan.shards),
+            dataset_sha256=plan.identity.dataset_sha256,
+        )
+        on_events(store.tell([made]))
+
+
+def _request(options: InitOptions) -> Request:
+    from farm.core.case import MAX_TEXT_BYTES
+    from farm.files.mapping import Rules, parse_map
+    from farm.store.initialize import Request
+
+    return Request(
+        input=options.input,
+        rules=Rules(
+            max_text_bytes=options.max_text_bytes or MAX_TEXT_BYTES,
+            map=parse_map(options.map) if options.map else (),
+            ignore_extra=options.ignore_extra,
+            auto_id=options.auto_id,
+            coerce=options.coerce,
+        ),
+        shards=options.shards,
+        scorer=None if options.scorer is None else scorer_name(options.scorer),
+        models=None if options.name is None else (options.name,),
+    )
+
+
+def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) -> Ending:
+    """Run a store to its end, as far as it goes, holding its run lock.
+
+    A run with nothing to do changes no file: its events go to the log alone.
+    """
+    # here and not at the top: anyio loads for 40 ms, which only a run needs
+    import anyio
+
+    from farm.runtime.evaluate import last_note
+    from farm.runtime.supervisor import Ending, anything_to_do
+
+    now = int(wall_clock()) if settings.now_ms is None else settings.now_ms
+    if not anything_to_do(store.ledger(), settings, now=now):
+        ending = Ending()
+        on_events(store.number([last_note(store.ledger(), ending, elapsed_s=0.0)]))
+        return ending
+    lock = store.run_lock()
+    try:
+        if not lock.try_acquire():
+            raise Busy(f"{store.path!r} is being run by {lock.body()}: wait for it, or end it")
+        lock.say(f"process {os.getpid()} since {now} (epoch ms)")
+        store.sweep(alive=is_alive)
+        return anyio.run(_evaluate, store, settings, on_events)
+    finally:
+        lock.close()
+
+
+async def _evaluate(store: Store, settings: RunSettings, on_events: OnEvents) -> Ending:
+    from farm.runtime.evaluate import evaluate
+
+    return await evaluate(store, settings, on_events=on_events)
+
+
+def run_settings(store: str, settings: RunSettings) -> RunSettings:
+    """Complete the options of a run with what this process and this host are."""
+    command = [
+        sys.executable, "-I", "-m", "farm.runtime.worker_main",
+        "--store", os.path.abspath(store),
+        "--parent", str(os.getpid()),
+        "--delay-ms", str(settings.delay_ms),
+    ]  # fmt: skip
+    return replace(
+        settings,
+        incarnation=current_incarnation() if settings.now_ms is None else "",
+        name=f"run-{secrets.token_hex(4)}",
+        worker_command=command,
+        is_gone=is_gone,
+    )
