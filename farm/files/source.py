@@ -44,6 +44,7 @@ class Source:
     name: str  # what messages call it
     form: Form
     compression: Compression = ""
+    block_bytes: int = BLOCK_BYTES  # read at a time, when it is not compressed
 
     @property
     def unit(self) -> str:
@@ -60,7 +61,7 @@ class Source:
 
         Raises SpecError when the file cannot be read or decompressed to its end.
         """
-        yield from _content(self.path, self.name, self.compression)
+        yield from _content(self.path, self.name, self.compression, size=self.block_bytes)
 
 
 def problem_in(name: str, breach: Breach, *, place: str = "") -> Problem:
@@ -151,9 +152,12 @@ def _reason(error: OSError | ValueError) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
-def _content(path: str, name: str, compression: Compression) -> Generator[bytes]:
+def _content(
+    path: str, name: str, compression: Compression, *, size: int = BLOCK_BYTES
+) -> Generator[bytes]:
     """Yield the content without its BOM; a first block is never shorter than a BOM can be."""
-    size = _PACKED_BLOCK_BYTES if compression else BLOCK_BYTES
+    if compression:
+        size = _PACKED_BLOCK_BYTES
     # closed by hand, so that the file does not stay open until the collector comes by
     with closing(_raw_blocks(path, name, size)) as raw:
         blocks = inflate(raw, compression) if compression else raw

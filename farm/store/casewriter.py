@@ -29,7 +29,9 @@ FLUSH_BYTES: Final = 8 << 20  # the size of a block of the cases file
 _AHEAD: Final = 2
 
 
-def write_cases(batches: Iterable[Batch], *, shards: int, directory: str) -> StagedCases:
+def write_cases(
+    batches: Iterable[Batch], *, shards: int, directory: str, flush_bytes: int = FLUSH_BYTES
+) -> StagedCases:
     """Write the cases file and the order file into `directory`; both are synced.
 
     The batches are read to their end exactly once; what their iterator raises passes through.
@@ -46,7 +48,7 @@ def write_cases(batches: Iterable[Batch], *, shards: int, directory: str) -> Sta
         pending: deque[Future[None]] = deque()
         for batch in batches:
             block.add(batch, shards)
-            if block.size >= FLUSH_BYTES:
+            if block.size >= flush_bytes:
                 pending.append(thread.submit(writer.write, block))
                 block = _Block()
                 if len(pending) > _AHEAD:
