@@ -155,7 +155,10 @@ def _blocks(source: Source, rules: Rules, problems: _Problems) -> Iterator[_Bloc
 
 
 def _whole_array(source: Source) -> Elements:
-    return split_array(b"".join(source.blocks()))
+    data = bytearray()  # grows in place: joining the blocks would hold the file twice
+    for block in source.blocks():
+        data += block
+    return split_array(data)
 
 
 def _batch(block: _Block, rules: Rules, problems: _Problems) -> Batch:

@@ -88,12 +88,19 @@ def must_spool(path: str) -> bool:
 def spool(stream: BinaryIO, path: str) -> None:
     """Copy a stream that can be read only once to a new file at `path`, mode 0600.
 
-    The copy is not synced: it is scratch, and the caller removes it. Raises StorageError when
-    the disk will not take it.
+    The copy is not synced: it is scratch, and the caller removes it. Raises SpecError when the
+    stream cannot be read, StorageError when the disk will not take the copy.
     """
     with FreshFile(path) as copy:
-        while block := stream.read(BLOCK_BYTES):
+        while block := _next_of(stream):
             copy.write(block)
+
+
+def _next_of(stream: BinaryIO) -> bytes:
+    try:
+        return stream.read(BLOCK_BYTES)
+    except OSError as error:  # standard input may be a directory, or a terminal that went away
+        _refuse("<stdin>", "unreadable", f"cannot be read, {_reason(error)}: give a file")
 
 
 def find_source(path: str, *, spooled_from: str = "") -> Source:

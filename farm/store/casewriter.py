@@ -88,10 +88,11 @@ class _Block:
         ordered = where[by_bucket]
         starts = np.flatnonzero(np.diff(ordered)) + 1
         edges = [0, *starts.tolist(), len(lines)]
+        indexes = ordered[edges[:-1]].tolist()
         grouped = itemgetter(*by_bucket.tolist(), 0)(lines)  # one more, so that it is a tuple
-        for start, end in pairwise(edges):
-            piece = b"\n".join(grouped[start:end]) + b"\n"
-            self.by_bucket.setdefault(int(ordered[start]), []).append(piece)
+        for index, (start, end) in zip(indexes, pairwise(edges), strict=True):
+            piece = b"\n".join((*grouped[start:end], b""))  # each line ended by a newline
+            self.by_bucket.setdefault(index, []).append(piece)
 
 
 @dataclass(slots=True)

@@ -170,6 +170,22 @@ def test_standard_input_is_spooled_so_that_it_can_be_read_twice(tmp_path: Path) 
         spool(io.BytesIO(b""), copy)
 
 
+def test_a_stream_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """`farm run --input - < DIRECTORY` gives a descriptor that opens and does not read."""
+    fd = os.open(tmp_path, os.O_RDONLY)
+
+    class Directory(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: object) -> int:
+            return len(os.read(fd, 1))
+
+    with pytest.raises(SpecError, match="<stdin>: cannot be read, is a directory"):
+        spool(io.BufferedReader(Directory()), str(tmp_path / "spool"))
+    os.close(fd)
+
+
 def test_pipes_and_standard_input_must_be_spooled(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert must_spool("-")
