@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 PLAIN_LOOP = """
@@ -67,11 +68,16 @@ def timed(command: Sequence[str]) -> tuple[float, float]:
     return wall, (cpu - before.children_user - before.children_system) * 1000
 
 
+def cpu_ms(command: Sequence[str]) -> float:
+    """Run a command; give the CPU milliseconds of it and its children."""
+    return timed(command)[1]
+
+
 def farm(*arguments: str) -> list[str]:
     return [str(Path(sys.executable).with_name("farm")), *arguments]
 
 
-def run_command(store: Path, records: Path, *more: str) -> list[str]:
+def run_command(store: Path, records: Path, more: Sequence[str] = ()) -> list[str]:
     return farm(
         "run", "--store", str(store), "--input", str(records), "--workers", "2",
         "--deadline-s", "0", "--quiet", *more,
@@ -115,7 +121,7 @@ def against_plain_loop(folder: Path, count: int, rounds: int) -> None:
     ours: list[float] = []
     for _ in range(rounds):  # in turn, so that a slow spell hits both
         plain.append(timed([sys.executable, "-c", PLAIN_LOOP, str(records)])[0])
-        ours.append(fresh(lambda store: run_command(store, records), folder)())
+        ours.append(fresh(partial(run_command, records=records), folder)())
     print(f"(a) {count:,} records, {size:.0f} MB: plain loop {min(plain):.2f} s, "
           f"farm run {min(ours):.2f} s, ratio {min(ours) / min(plain):.2f}")  # fmt: skip
     for loop, run in zip(plain, ours, strict=True):
@@ -127,9 +133,9 @@ def over_shards(folder: Path, rounds: int) -> None:
     write_records(records, 10_000)
     times: dict[int, float] = {}
     for shards in (4, 64, 256, 1024):
+        more = ("--shards", str(shards))
         times[shards] = best(
-            rounds,
-            fresh(lambda store, n=str(shards): run_command(store, records, "--shards", n), folder),
+            rounds, fresh(partial(run_command, records=records, more=more), folder)
         )
     shown = ", ".join(f"{shards}: {wall:.2f} s" for shards, wall in times.items())
     print(f"(b) 10,000 records by shards: {shown}; "
@@ -162,7 +168,7 @@ def start_up(folder: Path, rounds: int) -> None:
     }
     bare = 0.0
     for name, command in commands.items():
-        cpu = best(rounds * 5, lambda command=command: timed(command)[1])
+        cpu = best(rounds * 5, partial(cpu_ms, command))
         bare = bare or cpu
         print(f"(d) {name}: {cpu:.0f} ms of CPU, {cpu / bare:.1f} times the interpreter")
 
