@@ -62,8 +62,7 @@ class _Gunzip:
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         out = self._engine.decompress(self._engine.unconsumed_tail + data, max_length)
-        # a full answer may have a rest inside zlib even when all input is taken
-        self.needs_input = len(out) < max_length and not self._engine.unconsumed_tail
+        self.needs_input = not self._engine.unconsumed_tail
         return out
 
 
