@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,39 +10,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec import UNSET
 
 from farm.core.canonical import canonical
 from farm.core.case import Breach, Case
-from farm.errors import Problem, SpecError, UsageError
+from farm.errors import Problem, SpecError
 from farm.files.exact import examine
-from farm.files.mapping import Rules, parse_map
+from farm.files.mapping import Rules
 from farm.files.records import count_cases, read_cases, structural_quotes
 from farm.files.source import Source, find_source
+from tests.files.inputs import A, B, problems, read, source_of, with_member
 
-SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "cases.json"
-A = b'{"id":"a","prompt":"p","expected":"e","response":"r"}'
-B = A.replace(b'"a"', b'"b"')
 here = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-
-
-def source_of(path: Path, data: bytes, *, name: str = "cases.jsonl") -> Source:
-    (path / name).write_bytes(data)
-    return find_source(str(path / name))
-
-
-def read(source: Source, rules: Rules = Rules()) -> list[Case]:  # noqa: B008  # frozen
-    return [case for batch in read_cases(source, rules) for case in batch.cases]
-
-
-def problems(source: Source, rules: Rules = Rules()) -> tuple[Problem, ...]:  # noqa: B008
-    with pytest.raises(SpecError) as caught:
-        read(source, rules)
-    return caught.value.problems
-
-
-def with_member(member: bytes) -> bytes:
-    return A[:-1] + b"," + member + b"}"
+SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "cases.json"
 
 
 def test_the_sample_is_read_in_file_order() -> None:
@@ -358,85 +336,6 @@ def test_structural_quotes_are_those_json_sees(text: str) -> None:
     assert structural_quotes(json.dumps([text, text]).encode()) == 4
 
 
-# --- records written by others
-
-
-def test_map_renames_and_reaches_inside(tmp_path: Path) -> None:
-    rules = Rules(map=parse_map("response=output.choices.0.text, expected=target"))
-    line = b'{"id":"a","prompt":"p","target":"e","output":{"choices":[{"text":"r"}],"ms":3}}'
-    assert read(source_of(tmp_path, line), rules) == [
-        Case(id="a", prompt="p", expected="e", response="r")
-    ]
-
-
-def test_what_is_not_mapped_is_extra_unless_ignored(tmp_path: Path) -> None:
-    line = with_member(b'"target":"t","note":{"deep":[1]}')
-    rules = Rules(map=(("expected", "target"),))
-    found = problems(source_of(tmp_path, line), rules)
-    assert [(p.field, p.rule) for p in found] == [
-        ("expected", "unknown_field"),
-        ("'note'", "unknown_field"),
-    ]
-    assert "is mapped from elsewhere" in found[0].detail
-    loose = Rules(map=(("expected", "target"),), ignore_extra=True)
-    (case,) = read(source_of(tmp_path, line), loose)
-    assert case.expected == "t"
-
-
-def test_a_path_that_leads_nowhere_is_named(tmp_path: Path) -> None:
-    rules = Rules(map=(("response", "output.text"), ("task", "kind")), ignore_extra=True)
-    for output in (b"{}", b"1", b"[]", b'"text"'):
-        line = b'{"id":"a","prompt":"p","expected":"e","output":' + output + b"}"
-        (problem,) = problems(source_of(tmp_path, line), rules)
-        assert (problem.field, problem.rule) == ("response", "missing_field")
-        assert "'output.text'" in problem.detail
-
-
-def test_junk_in_what_is_ignored_is_still_no_json(tmp_path: Path) -> None:
-    rules = Rules(ignore_extra=True)
-    for member, rule in ((b'"x":NaN', "nan"), (b'"x":{"y":1,"y":2}', "duplicate_key")):
-        (problem,) = problems(source_of(tmp_path, with_member(member)), rules)
-        assert problem.rule == rule
-
-
-def test_auto_id_is_the_digest_of_the_content(tmp_path: Path) -> None:
-    """SHA-256 of the canonical record without its id; an id that is there is kept."""
-    line = b'{"prompt":"p", "response":"r", "expected":"e"}'
-    first, second = read(source_of(tmp_path, line + b"\n" + A), Rules(auto_id=True))
-    content = b'{"prompt":"p","expected":"e","response":"r"}'
-    assert first.id == f"sha256:{hashlib.sha256(content).hexdigest()}"
-    assert second.id == "a"
-
-
-def test_equal_contents_under_auto_id_are_repeats(tmp_path: Path) -> None:
-    line = b'{"prompt":"p","response":"r","expected":"e"}\n'
-    (problem,) = problems(source_of(tmp_path, line * 2), Rules(auto_id=True))
-    assert (problem.place, problem.rule) == ("line 2", "duplicate_id")
-    assert problem.detail.endswith("line 1: the contents are equal, remove one")
-
-
-def test_coerce_takes_numbers_and_booleans_as_they_are_written(tmp_path: Path) -> None:
-    line = (
-        b'{"id":7,"prompt":true,"expected":1.50,"response":1e3,"targets":[false,'
-        + b"9" * 400
-        + b"]}"
-    )
-    (case,) = read(source_of(tmp_path, line), Rules(coerce=True))
-    assert case == Case(
-        id="7", prompt="true", expected="1.50", response="1e3", targets=("false", "9" * 400)
-    )
-    null = A.replace(b'"r"', b"null")
-    assert problems(source_of(tmp_path, null), Rules(coerce=True))[0].rule == "bad_type"
-
-
-@pytest.mark.parametrize(
-    "text", ["", "response", "response=", "=x", "answer=x", "response=a,response=b", "id=a,,task=b"]
-)
-def test_a_map_that_cannot_be_meant_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        parse_map(text)
-
-
 @here
 @given(nearly)
 def test_the_other_ways_of_reading_accept_plain_records_unchanged(record: bytes) -> None:
@@ -447,10 +346,3 @@ def test_the_other_ways_of_reading_accept_plain_records_unchanged(record: bytes)
     if isinstance(loose, list):
         assert isinstance(plain, list)
         assert all(isinstance(breach, Breach) for breach in loose)
-
-
-def test_targets_may_stand_instead_of_expected(tmp_path: Path) -> None:
-    line = b'{"id":"a","prompt":"p","response":"r","targets":["x","y"]}'
-    (case,) = read(source_of(tmp_path, line))
-    assert case.expected is UNSET
-    assert case.targets == ("x", "y")
