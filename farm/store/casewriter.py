@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farm.core.buckets import buckets
-from farm.core.canonical import DatasetDigest, task_view
+from farm.core.canonical import DatasetDigest
+from farm.core.taskview import digest_views
 from farm.files.fresh import FreshFile
 from farm.files.records import Batch
 from farm.store.casefile import CASES_NAME, ORDER_NAME, Extent, ShardCases, StagedCases
@@ -66,8 +67,7 @@ class _Block:
     """The records of some batches, in file order for the digests and by bucket for the file."""
 
     size: int = 0
-    records: list[bytes] = field(default_factory=list)  # joined by commas, in file order
-    tasks: list[bytes] = field(default_factory=list)  # their task views, joined by commas
+    records: list[bytes] = field(default_factory=list)  # whole lines, in file order
     order: list[NDArray[np.uint16]] = field(default_factory=list)
     by_bucket: dict[int, list[bytes]] = field(default_factory=dict)  # whole lines
 
@@ -77,8 +77,7 @@ class _Block:
         if not lines:
             return
         self.size += len(batch.lines)
-        self.records.append(b",".join(lines))
-        self.tasks.append(task_view(lines))
+        self.records.append(batch.lines)
         where = buckets(batch.ids, shards)
         self.order.append(where)
         self._group(lines, where)
@@ -114,9 +113,9 @@ class _Writer:
     shards: dict[int, _Shard] = field(default_factory=dict)
 
     def write(self, block: _Block) -> None:
-        self.digest.update_joined(b",".join(block.records), b",".join(block.tasks))
         if not block.order:
             return
+        self.digest.update_joined(*digest_views(b"".join(block.records)))
         order = np.concatenate(block.order)
         self.order.write(order.astype("<u2").tobytes())
         counts = np.bincount(order)
