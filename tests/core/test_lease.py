@@ -86,7 +86,7 @@ def test_a_settled_shard_is_never_claimed_again(lease: Lease, message: str) -> N
 )
 def test_a_claim_refuses_what_could_not_be_kept(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as refused:
-        rules.claim(FREE, **({"worker": "w1", "now": 0, "ttl": 30} | wrong))
+        rules.claim(FREE, **{"worker": "w1", "now": 0, "ttl": 30, **wrong})
     assert str(refused.value) == message
 
 
@@ -123,7 +123,7 @@ def test_a_renewal_of_a_finished_shard_is_refused() -> None:
 @pytest.mark.parametrize("wrong", [{"now": -1}, {"ttl": 0}, {"ttl": LARGEST}])
 def test_a_renewal_refuses_the_times_a_claim_refuses(wrong: dict[str, int]) -> None:
     with pytest.raises(SpecError):
-        rules.renew(HELD, **OWN, **{"now": 50, "ttl": 30} | wrong)
+        rules.renew(HELD, **(OWN | {"now": 50, "ttl": 30} | wrong))
 
 
 # release and fail
