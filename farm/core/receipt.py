@@ -94,7 +94,7 @@ def read_receipt(data: bytes, reference: ReceiptReference, *, path: str) -> Rece
 
 
 def check_bytes(data: bytes, reference: ReceiptReference, *, path: str) -> None:
-    """Hold receipt bytes against the size and digest in the ledger."""
+    """Hold receipt bytes against the size and digest in the ledger; raises `Corrupt`."""
     if len(data) != reference.bytes:
         reason = f"{len(data)} bytes where the ledger has {reference.bytes}"
         raise Corrupt(path=path, reason=reason)
@@ -104,10 +104,14 @@ def check_bytes(data: bytes, reference: ReceiptReference, *, path: str) -> None:
 
 
 def recount(data: bytes, *, path: str) -> ReceiptReference:
-    """Derive a reference anew from receipt bytes, totals counted from the verdicts."""
+    """Derive a reference anew from receipt bytes, totals counted from the verdicts.
+
+    Raises `Corrupt` when they are not a receipt.
+    """
     try:
         verdicts = _totals_decoder.decode(data)
-    except msgspec.DecodeError as error:
+    # the decoder skips foreign fields by recursion, however deep they are
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Corrupt(path=path, reason=f"not a receipt: {error}") from error
     return ReceiptReference(
         sha256=sha256(data).hexdigest(),

@@ -30,7 +30,7 @@ class FileLock:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free."""
+        """Take the lock if it is free; raises `StorageError` where there are no locks."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -75,8 +75,13 @@ class FileLock:
             os.ftruncate(self._fd, len(data))
 
     def body(self) -> str:
-        """Read what the holder wrote, at most 1,000 bytes of it."""
-        return os.pread(self._fd, 1000, 0).decode("utf-8", "replace").strip()
+        """Read what the holder wrote, at most 1,000 bytes of it, fit for a message.
+
+        What is not printable is shown as ``?``: the file may have been edited by anybody.
+        """
+        with storage_errors(self.path):
+            text = os.pread(self._fd, 1000, 0).decode("utf-8", "replace").strip()
+        return "".join(char if char.isprintable() else "?" for char in text)
 
     def close(self) -> None:
         """Close the file, which also gives the lock back."""

@@ -108,7 +108,7 @@ class DirectoryStore:
                 return Committed(ledger=new, outcomes=outcomes, events=[])
             new = msgspec.structs.replace(new, previous=checksum)
             self._write(new)
-            notes = narrate_all(changes, outcomes, cases=self._cases)
+            notes = narrate_all(changes, outcomes, before=ledger, cases=self._cases)
             return Committed(ledger=new, outcomes=outcomes, events=self._append(notes, new))
 
     def read_cases(self, shard: Shard) -> bytes:

@@ -28,7 +28,7 @@ from farm.core.plan import (
     make_plan,
 )
 from farm.errors import Corrupt, SpecError
-from farm.files.atomic import Folder, make_folders, storage_errors
+from farm.files.atomic import Folder, make_folders, remove_folders, storage_errors
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.files.records import count_cases, read_cases
@@ -102,9 +102,7 @@ def initialize(path: str, request: Request, *, default_scorer: ScorerName) -> No
             plan = _stage(staging, request, default_scorer=default_scorer)
             _move_into_place(path, staging, plan)
     except BaseException:
-        for folder in reversed(made):
-            with contextlib.suppress(OSError):  # not empty: somebody else uses it
-                os.rmdir(folder)
+        remove_folders(made)
         raise
 
 

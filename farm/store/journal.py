@@ -114,7 +114,7 @@ def parse_event(line: bytes, *, path: str, number: int) -> Event:
     """Read one line of an event file; raises `Corrupt`, naming the line."""
     try:
         return decode_event(line)
-    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+    except msgspec.MsgspecError as error:
         reason = f"line {number} is not an event: {type(error).__name__}"
         raise Corrupt(path=path, reason=reason) from error
 
