@@ -6,6 +6,7 @@ store. Text that comes from outside is stripped of control characters before a t
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -62,11 +63,29 @@ class Log(AbstractContextManager["Log"]):
         """Pass events on, in order."""
         for event in events:
             if self._file is not None:
-                self._file.write(encode_event(event))
+                self._write_to_file(self._file, event)
             if self._log is not None:
-                self._log(event)
+                self._write_to_stderr(self._log, event)
+
+    def _write_to_file(self, file: BinaryIO, event: Event) -> None:
+        try:
+            file.write(encode_event(event))
+        except OSError as error:
+            # the run is worth more than its log, and the store keeps all events
+            self._file = None
+            file.close()
+            reason = os.strerror(error.errno or 0).lower()
+            print_to_stderr(f"farm: {file.name}: {reason}; the run goes on without this log")
+
+    def _write_to_stderr(self, log: Callable[[Event], None], event: Event) -> None:
+        try:
+            log(event)
             if self._progress is not None:
                 self._progress.follow(event)
+        except OSError:
+            # its reader went away or its disk is full; who reads the store misses nothing
+            self._log = self._progress = None
+            silence_stderr()
 
     def __exit__(
         self,
@@ -121,6 +140,11 @@ def print_to_stderr(text: str) -> None:
     """Write a line to stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def silence_stderr() -> None:
+    """Send stderr nowhere, so that the interpreter does not fail on it when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def printable(text: str) -> str:

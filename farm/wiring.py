@@ -119,9 +119,10 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
     lock = store.run_lock()
     try:
         if not lock.try_acquire():
-            raise Busy(f"{store.path!r} is being run by {lock.body()}: wait for it, or end it")
+            holder = lock.body() or "another process"
+            raise Busy(f"{store.path!r} is being run by {holder}: wait for it, or end it")
+        store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
-        store.sweep(alive=is_alive)
         return anyio.run(_evaluate, store, settings, on_events)
     finally:
         lock.close()

@@ -89,6 +89,8 @@ def farm() -> None:
 
 def main() -> None:
     """Run a command; end with its exit code and never with a traceback."""
+    open_closed_streams()
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         code: Any = farm.main(standalone_mode=False)
         sys.stdout.flush()
@@ -103,10 +105,17 @@ def main() -> None:
     except KeyboardInterrupt:
         fail("interrupted; everything finished is kept, run the same command to continue")
         code = 128 + signal.SIGINT
+    except Terminated:
+        fail("terminated; everything finished is kept, run the same command to continue")
+        code = 128 + signal.SIGTERM
     except BrokenPipeError:
         # the reader of our output went away, as `| head` does; what was done is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        fail(f"{where}{os.strerror(error.errno or 0).lower()}")
+        code = 1
     except RecursionError:
         fail("the input is nested too deeply")
         code = 1
@@ -123,10 +132,37 @@ def main() -> None:
 
 def fail(message: str) -> None:
     """Say on stderr why the command failed, control characters made harmless."""
-    for line in message.splitlines():
-        text = line if line.isprintable() else ascii(line)[1:-1]
-        sys.stderr.write(f"farm: {text}\n")
-    sys.stderr.flush()
+    try:
+        for line in message.splitlines():
+            text = line if line.isprintable() else ascii(line)[1:-1]
+            sys.stderr.write(f"farm: {text}\n")
+        sys.stderr.flush()
+    except OSError:
+        # nobody listens; the interpreter must not fail again when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+class Terminated(BaseException):
+    """SIGTERM came while no run was there to drain; what was begun cleans up behind itself."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
+
+
+def open_closed_streams() -> None:
+    """Give a standard stream that the caller closed a place to read or write nothing.
+
+    Else the next file that is opened gets its number, and with it what is meant for the stream.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            stream = open(number, "w" if number else "r", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)  # for the life of the process
 
 
 if __name__ == "__main__":  # `python -I -m farm.cli.main`, where the script is not on the path

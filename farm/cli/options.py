@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
+from farm.files.atomic import storage_errors
 from farm.log import LogFormat
 from farm.report.render import to_json
 
@@ -163,10 +164,17 @@ def print_line(value: object) -> None:
 
 
 def write_out(data: bytes) -> None:
-    """Write on stdout at once; a reader that went away, as `| head` does, is no failure."""
+    """Write on stdout at once; a reader that went away, as `| head` does, is no failure.
+
+    Raises `StorageError` when stdout is a file that cannot be written.
+    """
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         # what was done is done; the interpreter must not fail again when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with storage_errors("standard output"):
+            raise error

@@ -94,6 +94,7 @@ class Supervisor:
         self._shift_ended = anyio.Event()
         self._dispatching = CancelScope()
         self._draining = False
+        self._drain_begun = anyio.Event()
         self._ending = Ending()
         cases = max(1, store.plan.cases // max(1, len(store.plan.shards)))
         self._batch = max(1, _BATCH_CASES // cases) if not settings.delay_ms else 1
@@ -106,7 +107,7 @@ class Supervisor:
         """
         async with anyio.create_task_group() as service:
             service.start_soon(self._committer.run)
-            service.start_soon(self._watch_signals)
+            service.start_soon(self._watch_signals, service)
             if self._settings.now_ms is None:
                 service.start_soon(self._renew)
             await self._supervise()
@@ -214,6 +215,8 @@ class Supervisor:
                 shift.dismiss(grace_s=_KILL_GRACE_S)
             await shift.run()
             self._judge(shift)
+        except FarmError as error:
+            self._fail(error)
         finally:
             self._starting.pop(name, None)
             self._shifts.pop(name, None)
@@ -236,7 +239,7 @@ class Supervisor:
         """Start a worker process, with pauses between tries; None when the run must stop."""
         command = self._settings.worker_command
         if self._failed_starts:
-            await anyio.sleep(_RETRIES_S[min(self._failed_starts, len(_RETRIES_S)) - 1])
+            await self._pause(_RETRIES_S[min(self._failed_starts, len(_RETRIES_S)) - 1])
         for pause_s in (*_RETRIES_S, None):
             if self._draining:
                 return None
@@ -249,9 +252,14 @@ class Supervisor:
             await self._committer.tell(
                 [note("worker.spawn_failed", worker=name, reason=reason, retry_s=pause_s)]
             )
-            await anyio.sleep(pause_s)
+            await self._pause(pause_s)
         self._fail(WorkerStartFailed(reason=reason, log=""))
         return None
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait, but no longer than the run goes on."""
+        with anyio.move_on_after(pause_s):
+            await self._drain_begun.wait()
 
     async def _give_back(self, leases: Sequence[Lease]) -> None:
         await self._commit_or_fail(
@@ -317,12 +325,16 @@ class Supervisor:
 
     def _drain(self, *, grace_s: float) -> None:
         self._draining = True
+        self._drain_begun.set()
         self._dispatching.cancel()
         for shift in self._shifts.values():
             shift.dismiss(grace_s=grace_s)
 
-    async def _watch_signals(self) -> None:
-        """Drain on the first signal, end the workers on the second, leave on the third."""
+    async def _watch_signals(self, service: TaskGroup) -> None:
+        """Drain on the first signal, end the workers on the second, leave on the third.
+
+        Nothing here waits for the disk: a person who presses again is heard at once.
+        """
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             count = 0
             async for number in signals:
@@ -331,7 +343,7 @@ class Supervisor:
                     self._ending.signal = number
                     reason = f"{number.name}: workers may finish their shards"
                     self._drain(grace_s=self._settings.grace_s)
-                    await self._announce(reason)
+                    service.start_soon(self._announce, reason)
                 elif count == 2:
                     self._drain(grace_s=0)
                 else:
