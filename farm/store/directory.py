@@ -109,7 +109,7 @@ class DirectoryStore:
             new = msgspec.structs.replace(new, previous=checksum)
             self._write(new)
             notes = narrate_all(changes, outcomes, before=ledger, cases=self._cases)
-            return Committed(ledger=new, outcomes=outcomes, events=self._append(notes, new))
+            return Committed(ledger=new, outcomes=outcomes, events=self._append(notes, ledger))
 
     def read_cases(self, shard: Shard) -> bytes:
         """Give a shard's records, held against the digest in the plan."""
@@ -166,10 +166,18 @@ class DirectoryStore:
         return self._journal.read()
 
     def sweep(self, *, alive: Callable[[int], bool]) -> None:
-        """Remove what killed processes left unfinished: temporary files of dead writers."""
+        """Remove what killed processes left unfinished; for the holder of the run lock.
+
+        Snapshots are written under the commit lock alone, so every other one of them is dead;
+        receipts are written without it, also by workers that were started by hand.
+        """
+        # here and not at the top: it loads for 10 ms, which a worker process saves
+        from farm.store.staging import sweep_staging
+
         with self._locked():
-            self._folder.sweep(alive=alive)
+            self._folder.sweep()
             self._receipts_folder().sweep(alive=alive)
+            sweep_staging(self.path, alive=alive)
 
     def run_lock(self) -> FileLock:
         """Give the lock that a supervisor holds for its life; not taken yet."""
@@ -208,15 +216,19 @@ class DirectoryStore:
 
     def _latest(self) -> tuple[Ledger, str]:
         """Give the snapshot on disk and its checksum, re-read only when another one is there."""
+        if self._known is not None and self._folder.poison.reason:
+            return self._known  # what is on disk may be a snapshot that nobody was told of
         path = os.path.join(self.path, LEDGER_FILE)
         try:
-            there = os.stat(LEDGER_FILE, dir_fd=self._folder.fd)
+            with storage_errors(path, passing=(FileNotFoundError,)):
+                there = os.stat(LEDGER_FILE, dir_fd=self._folder.fd)
         except FileNotFoundError as error:
             raise Corrupt(path=path, reason="missing") from error
         if self._known is not None:
             ours = os.fstat(self._snapshot_fd)
             if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino):
                 return self._known
+            self._journal.doubt()
         self._forget()
         with storage_errors(path):
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW

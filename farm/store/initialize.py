@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from farm.core.canonical import DatasetDigest
@@ -43,9 +41,8 @@ from farm.store.directory import (
     RECEIPTS,
     RUN_LOCK_FILE,
 )
+from farm.store.staging import STAGING, staging_folder
 
-_STAGING = ".init-"
-_OWNER = "owner"
 _LOCK_TIMEOUT_S = 10.0
 _PARTS = (CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE)
 # what an init that was killed between two renames may leave behind
@@ -98,7 +95,7 @@ def initialize(path: str, request: Request, *, default_scorer: ScorerName) -> No
     _check_vacant(path)
     made = make_folders(path)
     try:
-        with _staging(path) as staging:
+        with staging_folder(path) as staging:
             plan = _stage(staging, request, default_scorer=default_scorer)
             _move_into_place(path, staging, plan)
     except BaseException:
@@ -118,42 +115,13 @@ def _check_vacant(path: str) -> None:
     foreign = [
         name
         for name in sorted(names)
-        if name not in _LEFTOVERS | _NOT_OURS_BUT_FINE and not name.startswith(_STAGING)
+        if name not in _LEFTOVERS | _NOT_OURS_BUT_FINE and not name.startswith(STAGING)
     ]
     if foreign:
         raise SpecError(
             f"{path!r} is neither empty nor a store, it holds {foreign[0]!r}: "
             "give --store a new or empty directory"
         )
-
-
-@contextlib.contextmanager
-def _staging(path: str) -> Iterator[str]:
-    """Make a staging folder that is known to be in use for as long as this process lives."""
-    _sweep(path)
-    staging = os.path.join(path, f"{_STAGING}{os.getpid()}-{secrets.token_hex(4)}")
-    with storage_errors(staging):
-        os.mkdir(staging, 0o700)
-    try:
-        owner = FileLock(os.path.join(staging, _OWNER))
-        owner.acquire(timeout_s=_LOCK_TIMEOUT_S)
-        try:
-            yield staging
-        finally:
-            owner.close()
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _sweep(path: str) -> None:
-    """Remove the staging folders of inits that are dead: nobody holds their lock."""
-    for name in os.listdir(path):
-        owner = os.path.join(path, name, _OWNER)
-        if name.startswith(_STAGING) and os.path.exists(owner):
-            lock = FileLock(owner)
-            if lock.try_acquire():
-                shutil.rmtree(os.path.join(path, name), ignore_errors=True)
-            lock.close()
 
 
 def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Plan:
@@ -207,7 +175,7 @@ def _source(input: str, folder: str) -> Source:
     with contextlib.ExitStack() as stack:
         fd = 0 if input == "-" else stack.enter_context(open(input, "rb")).fileno()
         spool(stack.enter_context(open(fd, "rb", closefd=False)), copy)
-    return find_source(input, spooled_from=copy)
+    return find_source(copy, spooled_from=input)
 
 
 def _digest(source: Source, rules: Rules) -> str:

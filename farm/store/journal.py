@@ -32,18 +32,29 @@ class Journal:
         self._invocation_id = invocation_id
         self._clock = clock
         self._fd = -1
-        self._size = -1  # of the file after our own last append; -1 before the first
+        self._size = -1  # of the file after our own last append; -1 when that is not known
         self._seq = 0
+        self._caught_up = False  # with the ledger, which is ahead when a process was killed
 
     def append(
         self, notes: Sequence[Note], *, ledger: Ledger, cases: Mapping[str, int]
     ) -> list[Event]:
-        """Stamp and append `notes`; the first call also brings the file up to `ledger`."""
-        if self._fd < 0:
+        """Stamp and append `notes`; the first call also brings the file up to `ledger`.
+
+        `ledger` is the snapshot from before the commit that `notes` tell of. After a call that
+        failed the next one is a first call again.
+        """
+        if not self._caught_up:
             self._open()
-            told = fold(self.read())
-            self._append(missing_events(ledger, told, cases))
-        return self._append(notes)
+            self._append(missing_events(ledger, fold(self.read()), cases))
+        self._caught_up = False
+        events = self._append(notes)
+        self._caught_up = True
+        return events
+
+    def doubt(self) -> None:
+        """Have the next append look for missing events: somebody else committed."""
+        self._caught_up = False
 
     def number(self, notes: Sequence[Note]) -> list[Event]:
         """Stamp `notes` with the numbers that would follow, without writing them."""
@@ -62,25 +73,37 @@ class Journal:
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        if self._fd < 0:
+            with storage_errors(self.path):
+                self._fd = os.open(self.path, flags, 0o600)
         with storage_errors(self.path):
-            self._fd = os.open(self.path, flags, 0o600)
-            size = os.fstat(self._fd).st_size
-            tail = os.pread(self._fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-            torn = len(tail) - (tail.rfind(b"\n") + 1)
-            if torn:
-                os.ftruncate(self._fd, size - torn)
+            self._cut_torn_line()
 
     def _append(self, notes: Sequence[Note]) -> list[Event]:
         with storage_errors(self.path):
             size = os.fstat(self._fd).st_size
             if size != self._size:  # somebody else wrote since, or this is our first append
+                size = self._cut_torn_line()
                 self._seq = last_seq(self.path)
             events = self._stamp(notes, after=self._seq)
             data = b"".join(encode_event(event) for event in events)
+            self._size = -1  # a write that fails may leave the half of a line
             write_fully(self._fd, data)
         self._size = size + len(data)
         self._seq += len(events)
         return events
+
+    def _cut_torn_line(self) -> int:
+        """Cut a last line whose writer was killed or ran out of space; give the size left.
+
+        Appending behind it would make one broken line of two.
+        """
+        size = os.fstat(self._fd).st_size
+        tail = os.pread(self._fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+        torn = len(tail) - (tail.rfind(b"\n") + 1)
+        if torn:
+            os.ftruncate(self._fd, size - torn)
+        return size - torn
 
     def _stamp(self, notes: Sequence[Note], *, after: int) -> list[Event]:
         now = self._clock()
@@ -102,7 +125,7 @@ def read_events(path: str) -> Iterator[Event]:
     A last line without its newline is a write that was cut short; it is passed over.
     """
     try:
-        with open(path, "rb") as file:
+        with storage_errors(path, passing=(FileNotFoundError,)), open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.endswith(b"\n"):
                     yield parse_event(line, path=path, number=number)
@@ -122,7 +145,7 @@ def parse_event(line: bytes, *, path: str, number: int) -> Event:
 def last_seq(path: str) -> int:
     """Give the number of the last whole line, 0 for a file that is missing or empty."""
     try:
-        with open(path, "rb") as file:
+        with storage_errors(path, passing=(FileNotFoundError,)), open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
             whole, newline, _ = file.read().rpartition(b"\n")
