@@ -27,8 +27,9 @@ from farm.core.plan import (
     first_ledger,
     make_plan,
 )
-from farm.errors import Corrupt, SpecError
+from farm.errors import SpecError
 from farm.files.atomic import Folder, make_folders, remove_folders, storage_errors
+from farm.files.incarnation import is_alive
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.files.records import count_cases, read_cases
@@ -36,20 +37,19 @@ from farm.files.source import Source, find_source, must_spool, spool
 from farm.store.casefile import CASES_NAME, ORDER_NAME, StagedCases
 from farm.store.casewriter import write_cases
 from farm.store.directory import (
-    EVENTS_FILE,
     LEDGER_FILE,
     LOCK_FILE,
     PLAN_FILE,
     RECEIPTS,
     RUN_LOCK_FILE,
+    exists,
 )
 
 _STAGING = ".init-"
 _OWNER = "owner"
 _LOCK_TIMEOUT_S = 10.0
-_PARTS = (CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE)
-# what an init that was killed between two renames may leave behind
-_LEFTOVERS = {*_PARTS, LOCK_FILE, RUN_LOCK_FILE}
+# all but the plan; an init that was killed between two renames may leave some of them behind
+_PARTS = (LOCK_FILE, RUN_LOCK_FILE, CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE)
 _NOT_OURS_BUT_FINE = {"lost+found"}  # stands in every fresh ext4 mount point
 
 
@@ -62,16 +62,6 @@ class Request:
     shards: int | None = None
     scorer: ScorerName | None = None
     models: tuple[str, ...] | None = None
-
-
-def exists(path: str) -> bool:
-    """Tell whether there is a store at `path`; raises `Corrupt` when there are its ruins."""
-    if os.path.exists(os.path.join(path, PLAN_FILE)):
-        return True
-    if os.path.exists(os.path.join(path, EVENTS_FILE)):
-        reason = "missing, though a run was going on in this folder"
-        raise Corrupt(path=os.path.join(path, PLAN_FILE), reason=reason)
-    return False
 
 
 def check_request(plan: Plan, request: Request, *, store: str) -> None:
@@ -113,18 +103,24 @@ def _check_vacant(path: str) -> None:
         return
     if not os.path.isdir(path):
         raise SpecError(f"{path!r} is a file: give --store a directory")
+    if exists(path):
+        raise _late(path)
     with storage_errors(path):
         names = os.listdir(path)
     foreign = [
         name
         for name in sorted(names)
-        if name not in _LEFTOVERS | _NOT_OURS_BUT_FINE and not name.startswith(_STAGING)
+        if name not in _NOT_OURS_BUT_FINE.union(_PARTS) and not name.startswith(_STAGING)
     ]
     if foreign:
         raise SpecError(
             f"{path!r} is neither empty nor a store, it holds {foreign[0]!r}: "
             "give --store a new or empty directory"
         )
+
+
+def _late(path: str) -> SpecError:
+    return SpecError(f"{path!r} has become a store by another init: run the command again")
 
 
 @contextlib.contextmanager
@@ -135,9 +131,13 @@ def _staging(path: str) -> Iterator[str]:
     with storage_errors(staging):
         os.mkdir(staging, 0o700)
     try:
-        owner = FileLock(os.path.join(staging, _OWNER))
-        owner.acquire(timeout_s=_LOCK_TIMEOUT_S)
+        # named only once it is held: whoever sees an owner that he can lock sees a dead one
+        unnamed = os.path.join(staging, f"{_OWNER}.new")
+        owner = FileLock(unnamed)
         try:
+            owner.acquire(timeout_s=_LOCK_TIMEOUT_S)
+            with storage_errors(staging):
+                os.rename(unnamed, os.path.join(staging, _OWNER))
             yield staging
         finally:
             owner.close()
@@ -147,13 +147,20 @@ def _staging(path: str) -> Iterator[str]:
 
 def _sweep(path: str) -> None:
     """Remove the staging folders of inits that are dead: nobody holds their lock."""
-    for name in os.listdir(path):
+    with storage_errors(path):
+        names = [name for name in os.listdir(path) if name.startswith(_STAGING)]
+    for name in names:
         owner = os.path.join(path, name, _OWNER)
-        if name.startswith(_STAGING) and os.path.exists(owner):
-            lock = FileLock(owner)
-            if lock.try_acquire():
+        if not os.path.exists(owner):
+            # killed in its first moments, or in them now: its process id says which
+            pid = name.removeprefix(_STAGING).partition("-")[0]
+            if pid.isascii() and pid.isdigit() and not is_alive(int(pid)):
                 shutil.rmtree(os.path.join(path, name), ignore_errors=True)
-            lock.close()
+            continue
+        lock = FileLock(owner)
+        if lock.try_acquire():
+            shutil.rmtree(os.path.join(path, name), ignore_errors=True)
+        lock.close()
 
 
 def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Plan:
@@ -179,6 +186,8 @@ def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Pla
     try:
         with storage_errors(staging):
             os.mkdir(RECEIPTS, 0o700, dir_fd=folder.fd)
+        for name in (LOCK_FILE, RUN_LOCK_FILE):
+            FileLock(os.path.join(staging, name)).close()
         folder.create_once(
             {LEDGER_FILE: encode_ledger(first_ledger(plan))[0], PLAN_FILE: encode_plan(plan)}
         )
@@ -218,24 +227,36 @@ def _digest(source: Source, rules: Rules) -> str:
 
 
 def _move_into_place(path: str, staging: str, plan: Plan) -> None:
-    """Rename the staged files, each durable, and the plan after all others."""
-    lock = FileLock(os.path.join(path, LOCK_FILE))
+    """Rename the staged files, each durable, and the plan after all others.
+
+    When that fails before the plan is there, those renamed are removed again.
+    """
+    lock = FileLock(path)  # on the folder itself: a failed init must not leave a lock file
     folder, staged = Folder(path), Folder(staging)
     try:
         with lock.held(timeout_s=_LOCK_TIMEOUT_S):
-            if exists(path):  # another init was quicker; the two agree or this one is refused
-                reason = "another init made a store here at the same time: run the command again"
-                raise SpecError(f"{path!r}: {reason}")
-            FileLock(os.path.join(path, RUN_LOCK_FILE)).close()
+            if exists(path):
+                raise _late(path)
             staged.sync()
-            _rename(_PARTS, staged, folder)
-            folder.sync()
-            _rename((PLAN_FILE,), staged, folder)
+            try:
+                _rename(_PARTS, staged, folder)
+                folder.sync()
+                _rename((PLAN_FILE,), staged, folder)
+            except BaseException:
+                _remove_parts(folder)
+                raise
             folder.sync()
     finally:
         lock.close()
         staged.close()
         folder.close()
+
+
+def _remove_parts(folder: Folder) -> None:
+    for name in _PARTS:
+        with contextlib.suppress(OSError):
+            remove = os.rmdir if name == RECEIPTS else os.unlink
+            remove(name, dir_fd=folder.fd)
 
 
 def _rename(names: Sequence[str], staged: Folder, folder: Folder) -> None:
