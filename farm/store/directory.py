@@ -35,7 +35,7 @@ from farm.core.receipt import ReceiptReference, check_bytes, receipt_name
 from farm.errors import Corrupt, Fenced, SpecError
 from farm.files.atomic import Folder, storage_errors
 from farm.files.lock import FileLock
-from farm.store.casefile import CASES_NAME, read_shard
+from farm.store.casefile import CASES_NAME, open_to_read, read_extent
 from farm.store.journal import Journal
 from farm.store.protocol import Committed
 
@@ -94,6 +94,7 @@ class DirectoryStore:
         self._folder = Folder(path)
         self._receipts: Folder | None = None
         self._lock: FileLock | None = None
+        self._cases_fd = -1
         self._snapshot_fd = -1  # open on the snapshot we know, so its inode cannot be reused
         self._known: tuple[Ledger, str] | None = None
         self._seen: tuple[int, ...] = ()  # which file that was, and how it looked when read
@@ -137,7 +138,9 @@ class DirectoryStore:
     def read_cases(self, shard: Shard) -> bytes:
         """Give a shard's records, held against the digest in the plan."""
         path = os.path.join(self.path, CASES_NAME)
-        data = read_shard(path, shard.extents)
+        if self._cases_fd < 0:
+            self._cases_fd = open_to_read(path)
+        data = b"".join([read_extent(self._cases_fd, path, extent) for extent in shard.extents])
         if sha256(data).hexdigest() != shard.sha256:
             raise Corrupt(path=path, reason=f"the cases of {shard.name} do not match their digest")
         return data
@@ -201,6 +204,9 @@ class DirectoryStore:
         """Close every file; nothing is written."""
         self._journal.close()
         self._forget()
+        if self._cases_fd >= 0:
+            os.close(self._cases_fd)
+            self._cases_fd = -1
         if self._lock is not None:
             self._lock.close()
         if self._receipts is not None:
