@@ -15,7 +15,7 @@ from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
 from farm.runtime.settings import RunSettings
 from farm.scoring.registry import DEFAULT_SCORER, find_scorer
-from farm.store.directory import DirectoryStore, wall_clock
+from farm.store.directory import DirectoryStore, exists, wall_clock
 from farm.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class InitOptions:
 def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> None:
     """Make the store, or hold what is given against the one that is there."""
     # here and not at the top: readers of input need numpy, which `status` and `events` do not
-    from farm.store.initialize import check_request, exists, initialize
+    from farm.store.initialize import check_request, initialize
 
     request = _request(options)
     if exists(path):

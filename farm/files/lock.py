@@ -22,12 +22,17 @@ _LONGEST_PAUSE_S = 0.05
 
 
 class FileLock:
-    """An exclusive advisory lock on `path`, which is created when it is missing."""
+    """An exclusive advisory lock on `path`: a folder, or a file that is created when missing.
+
+    The lock of a folder has no body, so it cannot say who holds it.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._is_folder = os.path.isdir(path)
+        flags = os.O_RDONLY if self._is_folder else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         with storage_errors(path):
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free; raises `StorageError` where there are no locks."""
@@ -79,6 +84,8 @@ class FileLock:
 
         What is not printable is shown as ``?``: the file may have been edited by anybody.
         """
+        if self._is_folder:
+            return ""
         with storage_errors(self.path):
             text = os.pread(self._fd, 1000, 0).decode("utf-8", "replace").strip()
         return "".join(char if char.isprintable() else "?" for char in text)

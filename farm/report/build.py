@@ -59,8 +59,8 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     """The share of correct cases among the scored, and how sure it is.
 
     `lowest` and `highest` are what the share over all cases could become if those that are not
-    scored, or not evaluated yet, were all wrong or all right. All figures are null without a
-    scored case, and `reason` says so.
+    scored, or not evaluated yet, were all wrong or all right; they are always known. The share
+    and its interval are null without a scored case, and `reason` says so.
     """
 
     value: float | None

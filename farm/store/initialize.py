@@ -25,7 +25,7 @@ from farm.core.plan import (
     first_ledger,
     make_plan,
 )
-from farm.errors import Corrupt, SpecError
+from farm.errors import SpecError
 from farm.files.atomic import Folder, make_folders, remove_folders, storage_errors
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
@@ -34,19 +34,18 @@ from farm.files.source import Source, find_source, must_spool, spool
 from farm.store.casefile import CASES_NAME, ORDER_NAME, StagedCases
 from farm.store.casewriter import write_cases
 from farm.store.directory import (
-    EVENTS_FILE,
     LEDGER_FILE,
     LOCK_FILE,
     PLAN_FILE,
     RECEIPTS,
     RUN_LOCK_FILE,
+    exists,
 )
 from farm.store.staging import STAGING, staging_folder
 
 _LOCK_TIMEOUT_S = 10.0
-_PARTS = (CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE)
-# what an init that was killed between two renames may leave behind
-_LEFTOVERS = {*_PARTS, LOCK_FILE, RUN_LOCK_FILE}
+# all but the plan; an init that was killed between two renames may leave some of them behind
+_PARTS = (LOCK_FILE, RUN_LOCK_FILE, CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE)
 _NOT_OURS_BUT_FINE = {"lost+found"}  # stands in every fresh ext4 mount point
 
 
@@ -59,16 +58,6 @@ class Request:
     shards: int | None = None
     scorer: ScorerName | None = None
     models: tuple[str, ...] | None = None
-
-
-def exists(path: str) -> bool:
-    """Tell whether there is a store at `path`; raises `Corrupt` when there are its ruins."""
-    if os.path.exists(os.path.join(path, PLAN_FILE)):
-        return True
-    if os.path.exists(os.path.join(path, EVENTS_FILE)):
-        reason = "missing, though a run was going on in this folder"
-        raise Corrupt(path=os.path.join(path, PLAN_FILE), reason=reason)
-    return False
 
 
 def check_request(plan: Plan, request: Request, *, store: str) -> None:
@@ -110,18 +99,24 @@ def _check_vacant(path: str) -> None:
         return
     if not os.path.isdir(path):
         raise SpecError(f"{path!r} is a file: give --store a directory")
+    if exists(path):
+        raise _late(path)
     with storage_errors(path):
         names = os.listdir(path)
     foreign = [
         name
         for name in sorted(names)
-        if name not in _LEFTOVERS | _NOT_OURS_BUT_FINE and not name.startswith(STAGING)
+        if name not in _NOT_OURS_BUT_FINE.union(_PARTS) and not name.startswith(STAGING)
     ]
     if foreign:
         raise SpecError(
             f"{path!r} is neither empty nor a store, it holds {foreign[0]!r}: "
             "give --store a new or empty directory"
         )
+
+
+def _late(path: str) -> SpecError:
+    return SpecError(f"{path!r} has become a store by another init: run the command again")
 
 
 def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Plan:
@@ -147,6 +142,8 @@ def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Pla
     try:
         with storage_errors(staging):
             os.mkdir(RECEIPTS, 0o700, dir_fd=folder.fd)
+        for name in (LOCK_FILE, RUN_LOCK_FILE):
+            FileLock(os.path.join(staging, name)).close()
         folder.create_once(
             {LEDGER_FILE: encode_ledger(first_ledger(plan))[0], PLAN_FILE: encode_plan(plan)}
         )
@@ -175,7 +172,7 @@ def _source(input: str, folder: str) -> Source:
     with contextlib.ExitStack() as stack:
         fd = 0 if input == "-" else stack.enter_context(open(input, "rb")).fileno()
         spool(stack.enter_context(open(fd, "rb", closefd=False)), copy)
-    return find_source(copy, spooled_from=input)
+    return find_source(input, spooled_from=copy)
 
 
 def _digest(source: Source, rules: Rules) -> str:
@@ -186,24 +183,36 @@ def _digest(source: Source, rules: Rules) -> str:
 
 
 def _move_into_place(path: str, staging: str, plan: Plan) -> None:
-    """Rename the staged files, each durable, and the plan after all others."""
-    lock = FileLock(os.path.join(path, LOCK_FILE))
+    """Rename the staged files, each durable, and the plan after all others.
+
+    When that fails before the plan is there, those renamed are removed again.
+    """
+    lock = FileLock(path)  # on the folder itself: a failed init must not leave a lock file
     folder, staged = Folder(path), Folder(staging)
     try:
         with lock.held(timeout_s=_LOCK_TIMEOUT_S):
-            if exists(path):  # another init was quicker; the two agree or this one is refused
-                reason = "another init made a store here at the same time: run the command again"
-                raise SpecError(f"{path!r}: {reason}")
-            FileLock(os.path.join(path, RUN_LOCK_FILE)).close()
+            if exists(path):
+                raise _late(path)
             staged.sync()
-            _rename(_PARTS, staged, folder)
-            folder.sync()
-            _rename((PLAN_FILE,), staged, folder)
+            try:
+                _rename(_PARTS, staged, folder)
+                folder.sync()
+                _rename((PLAN_FILE,), staged, folder)
+            except BaseException:
+                _remove_parts(folder)
+                raise
             folder.sync()
     finally:
         lock.close()
         staged.close()
         folder.close()
+
+
+def _remove_parts(folder: Folder) -> None:
+    for name in _PARTS:
+        with contextlib.suppress(OSError):
+            remove = os.rmdir if name == RECEIPTS else os.unlink
+            remove(name, dir_fd=folder.fd)
 
 
 def _rename(names: Sequence[str], staged: Folder, folder: Folder) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,8 +106,6 @@ def test_the_message_says_in_which_way_the_file_is_wrong(data: bytes, reason: st
 
 def test_a_file_that_is_sealed_but_no_ledger_is_refused() -> None:
     """Whoever seals it: deep nesting and unknown fields are no ledger."""
-    from hashlib import sha256
-
     for body in (b'{"x":' + b"[" * 100_000, b'{"run_id":"r","leases":[],"more":1'):
         data = body + b',"checksum":"' + sha256(body).hexdigest().encode() + b'"}\n'
         with pytest.raises(Corrupt, match="not a ledger"):

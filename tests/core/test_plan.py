@@ -14,6 +14,7 @@ from farm.core.plan import (
     Identity,
     Plan,
     ScorerName,
+    _seal,
     check_identity,
     decode_plan,
     encode_plan,
@@ -119,10 +120,8 @@ def test_a_plan_that_is_not_ours_is_corrupt(data: bytes, reason: str) -> None:
 
 def test_a_plan_whose_run_id_is_not_that_of_its_identity_is_corrupt() -> None:
     """Sealed again by somebody, so that the checksum alone would pass."""
-    from farm.core import plan as room
-
     other: Plan = replace(PLAN, run_id="0" * 16, checksum="")
-    sealed = replace(other, checksum=room._seal(other))
+    sealed = replace(other, checksum=_seal(other))
     with pytest.raises(Corrupt, match="edited"):
         decode_plan(encode_plan(sealed), path="plan.json")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,8 +123,6 @@ def test_a_receipt_of_the_same_size_and_other_bytes_is_corrupt() -> None:
 def test_bytes_that_are_no_receipt_are_corrupt_even_when_the_ledger_counts_on_them(
     data: bytes,
 ) -> None:
-    from hashlib import sha256
-
     believed = replace(REFERENCE, bytes=len(data), sha256=sha256(data).hexdigest())
     with pytest.raises(Corrupt, match="not a receipt"):
         read_receipt(data, believed, path="x")

@@ -43,20 +43,20 @@ def test_this_process_is_named_by_boot_id_and_start_and_is_not_gone() -> None:
 
 
 def test_a_child_is_there_while_it_lives_and_gone_once_it_is_dead() -> None:
-    process, incarnation = child()
-    assert not is_gone(incarnation)
+    process, named = child()
+    assert not is_gone(named)
     process.kill()
     process.communicate()
-    assert is_gone(incarnation)
+    assert is_gone(named)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ps does not tell a zombie's end")
 def test_a_dead_process_that_nobody_has_looked_after_is_gone() -> None:
     """The first process of a container often never reaps: a killed supervisor stays a zombie."""
-    process, incarnation = child()
+    process, named = child()
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has exited; it is not reaped
-    assert is_gone(incarnation)
+    assert is_gone(named)
     process.communicate()
 
 
