@@ -108,7 +108,7 @@ def validate_lines(lines: Iterable[tuple[int, bytes]]) -> TaskCheck:
         if not body.strip():
             continue
         try:
-            record = _decode(body)
+            record = _decode(body.rstrip(b"\r\n"))
         except _BadLine as bad:
             errors.append(_line_error(number, bad.rule, str(bad)))
             continue

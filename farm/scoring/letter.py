@@ -103,6 +103,16 @@ def target_letter(target: str) -> str | None:
     return alone.group("letter").upper() if alone else None
 
 
+def is_letter(target: str) -> bool:
+    """Say whether a target is a letter, bare or in brackets."""
+    return target_letter(target) is not None
+
+
+def has_claim(reply: str) -> bool:
+    """Say whether a reply claims one letter."""
+    return read_letter(reply).found
+
+
 def letter(prediction: str, targets: Sequence[str]) -> float:
     """Return 1.0 if the letter the prediction claims is that of any target, else 0.0."""
     claim = read_letter(prediction)

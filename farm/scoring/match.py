@@ -78,3 +78,8 @@ def _joined(text: str, border: int) -> bool:
 
 def _wordlike(character: str) -> bool:
     return character.isdecimal() or character.lower() != character.upper() or character == "_"
+
+
+def is_not_blank(target: str) -> bool:
+    """Say whether a target holds anything to look for."""
+    return bool(target) and not target.isspace()

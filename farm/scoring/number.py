@@ -8,7 +8,7 @@ the answer should be makes the case unparsed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -113,6 +113,20 @@ def same_number(left: Numeral, right: Numeral, *, rel_tol: Fraction = Fraction(0
     elif right.percent and not left.percent:
         near = [(mine, gold / 100), *([(mine, gold)] if abs(mine) > 1 else [])]
     return any(abs(one - other) <= rel_tol * abs(other) for one, other in near)
+
+
+def has_number(text: str) -> bool:
+    """Say whether a text ends in a number whose value can be told."""
+    return read_number(text).numeral is not None
+
+
+def within(tolerance: Fraction) -> Callable[[str, Sequence[str]], float]:
+    """Return `number` with a relative tolerance."""
+
+    def number_within(prediction: str, targets: Sequence[str]) -> float:
+        return number(prediction, targets, rel_tol=tolerance)
+
+    return number_within
 
 
 def number(prediction: str, targets: Sequence[str], *, rel_tol: Fraction = Fraction(0)) -> float:

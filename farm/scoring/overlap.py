@@ -65,6 +65,12 @@ def _matches(
     return matches
 
 
+def ngrams(words: Sequence[str], order: int) -> list[tuple[str, ...]]:
+    """Return the runs of `order` neighbouring words, in order."""
+    # the shifted copies end one after the other; the shortest ends the runs
+    return list(zip(*(words[start:] for start in range(order)), strict=False))
+
+
 def bleu_4(prediction: str, targets: Sequence[str]) -> float:
     """Return the best sentence BLEU of orders 1 to 4, add-one smoothed on all of them.
 
