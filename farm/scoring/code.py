@@ -156,7 +156,9 @@ def _chosen(found: list[Block], entry_point: str | None) -> Extracted:
     rule = f"block {found.index(block) + 1} of {len(found)}"
     if needed:
         rule += f", behind {len(needed)} it needs"
-    return Extracted("\n".join([*needed, block.code]), block.start, block.end, rule)
+    return Extracted(
+        text="\n".join([*needed, block.code]), start=block.start, end=block.end, rule=rule
+    )
 
 
 def _best(python: list[Block], outlines: list[Outline | None], entry_point: str | None) -> int:
@@ -209,7 +211,7 @@ def _bare(reply: str, begin: int) -> Extracted:
     whole = _program(reply[begin:])
     seen = outline(whole)
     if seen is not None and not seen.is_prose:
-        return Extracted(whole, begin, len(reply), "the whole reply")
+        return Extracted(text=whole, start=begin, end=len(reply), rule="the whole reply")
     place = begin
     for line in _lines(reply[begin:]):
         if _CODE_LINE.match(line):
@@ -230,9 +232,13 @@ def _from_line(reply: str, start: int) -> Extracted:
         text = "".join(lines[:end])
         code = _program(text)
         if outline(code) is not None:
-            return Extracted(code, start, start + len(text), "from the first line of code")
+            return Extracted(
+                text=code, start=start, end=start + len(text), rule="from the first line of code"
+            )
     whole = _program(reply[start:])
-    return Extracted(whole, start, len(reply), "from the first line of code, broken")
+    return Extracted(
+        text=whole, start=start, end=len(reply), rule="from the first line of code, broken"
+    )
 
 
 def _program(text: str) -> str:

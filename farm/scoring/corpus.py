@@ -112,5 +112,6 @@ def published(
         # None is what its documentation asks for; its annotation forgets it
         result = metric.corpus_score(list(predictions), streams)  # type: ignore[arg-type]
         signature = str(metric.get_signature())
-        found.append(CorpusScore(name=name, score=result.score / 100, signature=signature))
+        value = min(1.0, result.score / 100)  # a perfect 100 comes with a rounding error
+        found.append(CorpusScore(name=name, score=value, signature=signature))
     return tuple(found)

@@ -25,7 +25,9 @@ _MAX_BITS = 2000  # a longer value is described, not written out
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict with its reasons.
 
-    `extracted` is what post-processing took; `prediction_steps` start from there.
+    `extracted` is what post-processing took, and `prediction_steps` start from there; a
+    metric that looks for an answer in that text (number, letter) says in `read` what it
+    took and from where in it.
     `target_steps` has one account for each target, `best_target` is the index of the one
     that gave the score (the first of equals), null where none could.
     """
@@ -34,6 +36,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     post_process: str
     extracted: Extracted
+    read: Extracted | None
     prediction_steps: Account
     target_steps: tuple[Account, ...]
     best_target: int | None
@@ -78,6 +81,7 @@ def explain(
         version=metric.version,
         post_process=post_process_rule,
         extracted=extracted,
+        read=_read(metric, extracted.text),
         prediction_steps=mine,
         target_steps=others,
         best_target=best,
@@ -86,6 +90,18 @@ def explain(
         correct=result.correct,
         outcome=result.outcome,
     )
+
+
+def _read(metric: Scorer, text: str) -> Extracted | None:
+    if metric.name == "letter":
+        from farm.scoring.letter import read_letter
+
+        return read_letter(text)
+    if metric.name.startswith("number"):
+        from farm.scoring.number import read_number
+
+        return read_number(text).extracted
+    return None
 
 
 def _best(metric: Scorer, extracted: Extracted, targets: Sequence[str]) -> int | None:
@@ -108,7 +124,7 @@ def _decided(metric: Scorer, mine: str, other: str, best: int) -> str:
 
 
 def _as_it_is(text: str) -> Account:
-    return (Seen("as it is", text),)
+    return (Seen(step="as it is", text=text),)
 
 
 def _exact(text: str) -> Account:
@@ -138,7 +154,7 @@ def _squad(text: str) -> Account:
 def _tokenised(text: str) -> Account:
     from farm.scoring.tokens import tokens
 
-    return (Seen("tokens", " ".join(tokens(text))),)
+    return (Seen(step="tokens", text=" ".join(tokens(text))),)
 
 
 def _read_letter(text: str) -> Account:
@@ -146,17 +162,21 @@ def _read_letter(text: str) -> Account:
 
     alone = target_letter(text)
     claim = read_letter(text)
-    return (Seen(f"letter ({claim.rule})", claim.text if claim.found else alone or ""),)
+    return (Seen(step=f"letter ({claim.rule})", text=claim.text if claim.found else alone or ""),)
 
 
 def _read_number(text: str) -> Account:
     from farm.scoring.number import read_number
 
-    span, numeral = read_number(text)
+    reading = read_number(text)
+    span, numeral = reading.extracted, reading.numeral
     if numeral is None or numeral.value is None:
-        return (Seen(f"number ({span.rule})", ""),)
+        return (Seen(step=f"number ({span.rule})", text=""),)
     value = _written(numeral.value) + (" %" if numeral.percent else "")
-    return (Seen(f"number ({span.rule})", span.text), Seen("exact value", value))
+    return (
+        Seen(step=f"number ({span.rule})", text=span.text),
+        Seen(step="exact value", text=value),
+    )
 
 
 def _written(value: Fraction) -> str:

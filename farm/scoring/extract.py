@@ -7,10 +7,11 @@ farm.scoring.code); here is the value they return, and what they share about rep
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 
-class Extracted(NamedTuple):
+class Extracted(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule took out of a reply.
 
     `text` is what was taken, `start` and `end` the place of it in the reply in characters;
@@ -28,7 +29,7 @@ class Extracted(NamedTuple):
 
 def nothing(rule: str) -> Extracted:
     """Say that a rule found nothing to take."""
-    return Extracted("", 0, 0, rule, found=False)
+    return Extracted(text="", start=0, end=0, rule=rule, found=False)
 
 
 _THINKING_OPENS = re.compile(r"\s*<(think|thinking|reasoning)>")

@@ -136,7 +136,10 @@ def _stated(text: str, begin: int) -> Iterator[tuple[int, Extracted]]:
     """Yield the letters that a sentence calls the right ones."""
     for said in _STATED.finditer(text, begin):
         place = said.start("letter")
-        yield place, Extracted(said.group("letter"), place, place + 1, "called correct")
+        yield (
+            place,
+            Extracted(text=said.group("letter"), start=place, end=place + 1, rule="called correct"),
+        )
 
 
 def _is_claim(text: str, place: int) -> bool:
@@ -163,7 +166,7 @@ def _judged(text: str, place: int, rule: str) -> Extracted:
         return nothing("two letters in one claim")
     if _NEXT_ALONE.match(text, end):
         return nothing("two letters in one claim")
-    return Extracted(text[place].upper(), place, place + 1, rule)
+    return Extracted(text=text[place].upper(), start=place, end=place + 1, rule=rule)
 
 
 def _lists_options(text: str, place: int) -> bool:
@@ -188,7 +191,7 @@ def _line_alone(text: str, begin: int) -> Extracted | None:
         alone = _ALONE.match(line.group()) if line else None
         if alone:
             place = start + alone.start("letter")
-            return Extracted(text[place].upper(), place, place + 1, rule)
+            return Extracted(text=text[place].upper(), start=place, end=place + 1, rule=rule)
     return None
 
 
@@ -202,4 +205,6 @@ def _headed(text: str, begin: int) -> Extracted | None:
     if len(places) != 1:
         return None
     place = places[0]
-    return Extracted(text[place], place, place + 1, "heads the only option named")
+    return Extracted(
+        text=text[place], start=place, end=place + 1, rule="heads the only option named"
+    )

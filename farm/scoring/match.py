@@ -27,6 +27,18 @@ def exact_match(prediction: str, targets: Sequence[str]) -> float:
     return 0.0
 
 
+def exact_match_many(predictions: Sequence[str], targets: Sequence[Sequence[str]]) -> list[float]:
+    """Return `exact_match` of each pair; the sides are of one length."""
+    pairs = zip(predictions, targets, strict=True)
+    try:
+        # the usual case of one target, without a call for each pair: that call costs more
+        # than the comparison
+        return [1.0 if answer.strip() == target.strip() else 0.0 for answer, (target,) in pairs]
+    except ValueError:
+        lists = ((wanted,) if isinstance(wanted, str) else wanted for wanted in targets)
+        return list(map(exact_match, predictions, lists))
+
+
 # The contract gives the comparison two names, so that a report can tell labels from answers.
 accuracy = exact_match
 
@@ -35,11 +47,18 @@ def normalized_match(prediction: str, targets: Sequence[str]) -> float:
     """Return 1.0 if any target is equal in lower case with white space collapsed."""
     if prediction in targets:
         return 1.0
-    answer = " ".join(prediction.lower().split())
+    words = len(prediction.split())
     for target in targets:
-        if " ".join(target.lower().split()) == answer:
+        # lower case never joins or splits words, so counting them first settles most cases
+        if len(target.split()) == words and same_words(prediction, target):
             return 1.0
     return 0.0
+
+
+def same_words(left: str, right: str) -> bool:
+    """Say whether two texts are equal in lower case with white space collapsed."""
+    # lists of words are equal exactly when the words joined by single spaces are
+    return left.lower().split() == right.lower().split()
 
 
 def contains(prediction: str, targets: Sequence[str]) -> float:

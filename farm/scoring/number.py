@@ -51,7 +51,9 @@ def read_number(reply: str) -> Reading:
     if chosen.value is None:
         shown = text[chosen.start : chosen.end][:40]
         return Reading(nothing(f"the number {shown!r} {rule} can be read in several ways"), None)
-    span = Extracted(reply[chosen.start : chosen.end], chosen.start, chosen.end, rule)
+    span = Extracted(
+        text=reply[chosen.start : chosen.end], start=chosen.start, end=chosen.end, rule=rule
+    )
     return Reading(span, chosen)
 
 

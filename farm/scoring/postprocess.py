@@ -29,17 +29,19 @@ def post_process(rule: str, text: str) -> Extracted:
 
 
 def _none(text: str) -> Extracted:
-    return Extracted(text, 0, len(text), "the reply as it is")
+    return Extracted(text=text, start=0, end=len(text), rule="the reply as it is")
 
 
 def _strip_whitespace(text: str) -> Extracted:
     bare = text.strip()
     start = len(text) - len(text.lstrip()) if bare else 0
-    return Extracted(bare, start, start + len(bare), "outer white space dropped")
+    return Extracted(
+        text=bare, start=start, end=start + len(bare), rule="outer white space dropped"
+    )
 
 
 def _lower(text: str) -> Extracted:
-    return Extracted(text.lower(), 0, len(text), "lower case")
+    return Extracted(text=text.lower(), start=0, end=len(text), rule="lower case")
 
 
 def _extract_first_line(text: str) -> Extracted:
@@ -49,7 +51,9 @@ def _extract_first_line(text: str) -> Extracted:
     if not lines:
         return nothing("no line with anything on it")
     line = lines[0].rstrip()
-    return Extracted(line, start, start + len(line), "first line that is not blank")
+    return Extracted(
+        text=line, start=start, end=start + len(line), rule="first line that is not blank"
+    )
 
 
 def _extract_letter(text: str) -> Extracted:

@@ -23,6 +23,7 @@ from farm.errors import SpecError
 GROUP: Final = "farm.scorers"  # the entry-point group of plugins
 
 ScoreFunction = Callable[[str, Sequence[str]], float]
+BatchFunction = Callable[[Sequence[str], Sequence[Sequence[str]]], list[float]]
 
 
 class Scorer(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +34,8 @@ class Scorer(msgspec.Struct, frozen=True, kw_only=True):
     names what the function cannot do without: "sandbox" means that texts alone cannot be
     scored. `judges` says whether a target is one this metric can judge (none of a case's
     targets: the case is unscorable), `reads` whether it finds an answer in a response
-    (no: the case is unparsed); without them every text will do.
+    (no: the case is unparsed); without them every text will do. `many` scores a batch, and
+    stands only where it is faster than calling `function` for each pair.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Scorer(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     judges: Callable[[str], bool] | None = None
     reads: Callable[[str], bool] | None = None
+    many: BatchFunction | None = None
 
 
 def scorer(name: str) -> Scorer:
@@ -101,15 +104,15 @@ def _plugin(name: str) -> Scorer:
 
 
 def _exact_match() -> Scorer:
-    from farm.scoring.match import exact_match
+    from farm.scoring.match import exact_match, exact_match_many
 
-    return Scorer(name="exact_match", version="1", function=exact_match)
+    return Scorer(name="exact_match", version="1", function=exact_match, many=exact_match_many)
 
 
 def _accuracy() -> Scorer:
-    from farm.scoring.match import accuracy
+    from farm.scoring.match import accuracy, exact_match_many
 
-    return Scorer(name="accuracy", version="1", function=accuracy)
+    return Scorer(name="accuracy", version="1", function=accuracy, many=exact_match_many)
 
 
 def _normalized_match() -> Scorer:

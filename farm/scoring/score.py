@@ -6,7 +6,7 @@ as. Which scorer that takes is the registry's business, what it computes is its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from farm.core.result import (
@@ -77,18 +77,28 @@ def _score_with_care(metric_name: object, prediction: object, targets: object) -
 
 
 def score_many(
-    metric_name: str, predictions: Iterable[str], targets: Iterable[Sequence[str]]
+    metric_name: str, predictions: Sequence[str], targets: Sequence[Sequence[str]]
 ) -> list[float]:
-    """Score many pairs with one metric; as `score`, without its cost for each call.
+    """Return the score of each prediction against its own list of targets.
 
-    Raises SpecError as `score` does, and if one side is longer.
+    Equal to calling `score` on each pair, without its cost for each call. Raises SpecError
+    as `score` does, and if there is not one list of targets for each prediction.
     """
-    function = scorer(metric_name).function
-    pairs = zip(predictions, targets, strict=True)
-    return [
-        function(prediction, wanted if wanted.__class__ is not str else (wanted,))
-        for prediction, wanted in pairs
-    ]
+    metric = scorer(metric_name)
+    if len(predictions) != len(targets):
+        raise SpecError(
+            f"there are {len(predictions)} predictions and {len(targets)} lists of targets; "
+            "give one list for each prediction"
+        )
+    try:
+        if metric.many is not None:
+            return metric.many(predictions, targets)
+        if str in set(map(type, targets)):
+            targets = [[wanted] if isinstance(wanted, str) else wanted for wanted in targets]
+        return list(map(metric.function, predictions, targets))
+    except (TypeError, AttributeError):
+        pairs = zip(predictions, targets, strict=True)
+        return [_score_with_care(metric_name, answer, wanted) for answer, wanted in pairs]
 
 
 def is_correct(metric: Scorer, value: float) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 
 class Step(NamedTuple):
     """One rule of a normaliser; `may_empty` is for steps whose nothing means nothing."""
@@ -18,7 +20,7 @@ class Step(NamedTuple):
     may_empty: bool = False
 
 
-class Seen(NamedTuple):
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """A text as it stood after a step."""
 
     step: str
@@ -39,7 +41,7 @@ def walk(text: str, steps: Sequence[Step]) -> tuple[Seen, ...]:
     seen = []
     for step in steps:
         text = normalised(text, (step,))
-        seen.append(Seen(step.name, text))
+        seen.append(Seen(step=step.name, text=text))
     return tuple(seen)
 
 
