@@ -231,11 +231,13 @@ def _from_line(reply: str, start: int) -> Extracted:
     for end in [len(lines), *ends[: -_MAX_CUTS - 1 : -1]]:
         text = "".join(lines[:end])
         code = _program(text)
-        if outline(code) is not None:
+        if code and outline(code) is not None:
             return Extracted(
                 text=code, start=start, end=start + len(text), rule="from the first line of code"
             )
     whole = _program(reply[start:])
+    if not whole:
+        return nothing("an interpreter's prompt with no program behind it")
     return Extracted(
         text=whole, start=start, end=len(reply), rule="from the first line of code, broken"
     )

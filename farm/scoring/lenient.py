@@ -86,7 +86,5 @@ LENIENT: Final = (
 
 def lenient_match(prediction: str, targets: Sequence[str]) -> float:
     """Return 1.0 if any target is equal once both went through every step of `LENIENT`."""
-    if prediction in targets:
-        return 1.0
     answer = normalised(prediction, LENIENT)
     return float(any(normalised(target, LENIENT) == answer for target in targets))

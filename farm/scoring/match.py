@@ -22,7 +22,7 @@ def exact_match(prediction: str, targets: Sequence[str]) -> float:
     """Return 1.0 if the prediction, stripped, equals any target, stripped; else 0.0."""
     answer = prediction.strip()
     for target in targets:
-        if target.strip() == answer:
+        if str.strip(target) == answer:  # called on the class, bytes are an error, not unequal
             return 1.0
     return 0.0
 
@@ -30,10 +30,11 @@ def exact_match(prediction: str, targets: Sequence[str]) -> float:
 def exact_match_many(predictions: Sequence[str], targets: Sequence[Sequence[str]]) -> list[float]:
     """Return `exact_match` of each pair; the sides are of one length."""
     pairs = zip(predictions, targets, strict=True)
+    strip = str.strip
     try:
         # the usual case of one target, without a call for each pair: that call costs more
         # than the comparison
-        return [1.0 if answer.strip() == target.strip() else 0.0 for answer, (target,) in pairs]
+        return [1.0 if strip(answer) == strip(target) else 0.0 for answer, (target,) in pairs]
     except ValueError:
         lists = ((wanted,) if isinstance(wanted, str) else wanted for wanted in targets)
         return list(map(exact_match, predictions, lists))
@@ -45,7 +46,7 @@ accuracy = exact_match
 
 def normalized_match(prediction: str, targets: Sequence[str]) -> float:
     """Return 1.0 if any target is equal in lower case with white space collapsed."""
-    if prediction in targets:
+    if prediction in targets and isinstance(prediction, str):
         return 1.0
     words = len(prediction.split())
     for target in targets:
