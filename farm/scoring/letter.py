@@ -20,7 +20,7 @@ ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Every loop below is possessive and bounded: hostile text cannot make it go back and forth.
 _CUE = re.compile(
     r"(?<![A-Za-z])(?:answers?|ans|antwort|r\u00e9ponse|respuesta|resposta|risposta"
-    r"|choose|select|pick|(?:correct|right|best)\s{1,4}(?:option|choice|letter|one)"
+    r"|choose|select|pick|go\s{1,4}with|(?:correct|right|best)\s{1,4}(?:option|choice|letter|one)"
     r"|my\s{1,4}(?:choice|pick))(?![A-Za-z])"
     r"|\u7b54\u6848|\u7b54\u3048|\u6b63\u89e3|\u9009\u62e9?|\\boxed(?=\{)",
     re.IGNORECASE,
@@ -33,17 +33,20 @@ _STATED = re.compile(
 _REJECTED = re.compile(
     r"(?:wrong|incorrect|false|not|no|never|bad)(?:\s+an?|\s+the)?\s*\Z", re.IGNORECASE
 )
-_OPENERS = r"[*_`\"'$(\[{<]|\\(?:text|mathrm|mathbf|textbf|boxed|mathsf)\{|\\[(\[,]"
+_OPENERS = r"[*_`\"'$(\[{]|</?[a-z]{1,10}>|\\(?:text|mathrm|mathbf|textbf|boxed|mathsf)\{|\\[(\[,]"
 _FILLER = re.compile(
-    rf"(?:\s+|[:=]|{_OPENERS}|(?:is|are|was|would|will|should|must|seems|to|be|therefore|thus"
+    rf"(?:\s+|[:=>\u2013\u2014-]|{_OPENERS}|(?:is|are|was|would|will|should|must|seems|to|be|therefore|thus"
     r"|clearly|definitely|option|choice|letter|the|correct|best|right|final|answer|ist|est|es"
     r"|\u00e8)(?![A-Za-z\u00c0-\u024f])|\u662f|\u4e3a|\u70ba|\u306f){0,24}+",
     re.IGNORECASE,
 )
-_LETTER = re.compile(r"[A-Za-z](?![A-Za-z0-9_\u00c0-\u024f]|['\u2019][a-z]|[-/&]\w|[+#])")
+_LETTER = re.compile(
+    r"[A-Za-z](?![A-Za-z0-9_\u00c0-\u024f]|['\u2019][a-z]|[-/&]\w|[+#]|\s{0,4}[=^])"
+)
 _CLOSERS = re.compile(r"(?:[*_`\"'$)\]}>]|\\[)\]]){0,12}+")
 _VOID = re.compile(
-    r"(?:none|neither|nothing|unknown|unclear|n/a|not\s+(?:sure|listed|given))\b", re.IGNORECASE
+    r"(?:none|neither|both|all\s+of|nothing|unknown|unclear|n/a|not\s+(?:sure|listed|given))\b",
+    re.IGNORECASE,
 )
 _JOIN = re.compile(
     r"(?:\s{0,8}+(?:[,/&+\u3001]|(?:or|and|oder|und|ou|et|y|o)\b|\u6216|\u548c)){1,4}+"

@@ -24,6 +24,7 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
 _HASHES = re.compile(r"####")
 # a sentence ends at a stop that is followed by white space, or with its line
 _SENTENCE_END = re.compile(r"[.!?;](?=\s)|[\r\n]|\u3002|\Z")
+_IN_BOX = "in the last box"
 _MAX_BOX = 2000  # characters looked through for the brace that closes a box
 
 
@@ -48,6 +49,10 @@ def read_number(reply: str) -> Reading:
     if not found:
         return Reading(nothing(f"no number {rule}"), None)
     chosen = found[-1] if last else found[0]
+    if rule == _IN_BOX and len(found) > 1 and "=" not in text[start : chosen.start]:
+        return Reading(nothing(f"several numbers {rule}"), None)
+    if not last and len(found) > 1 and text[chosen.end : found[1].start].strip().lower() == "or":
+        return Reading(nothing(f"two numbers {rule}"), None)
     if chosen.value is None:
         shown = text[chosen.start : chosen.end][:40]
         return Reading(nothing(f"the number {shown!r} {rule} can be read in several ways"), None)
@@ -60,7 +65,7 @@ def read_number(reply: str) -> Reading:
 def _located(text: str, begin: int) -> tuple[int, int, str, bool]:
     """Return where the answer stands, by which rule, and whether its last number counts."""
     for box in reversed(list(_BOX.finditer(text, begin))):
-        return box.end(), _closing_brace(text, box.end()), "in the last box", True
+        return box.end(), _closing_brace(text, box.end()), _IN_BOX, True
     for hashes in reversed(list(_HASHES.finditer(text, begin))):
         return hashes.end(), _sentence_end(text, hashes.end(), len(text)), "behind ####", False
     until = len(text)

@@ -17,7 +17,8 @@ MAX_DIGITS: Final = 4000  # below the interpreter's own limit; a longer numeral 
 MAX_EXPONENT: Final = 10_000  # a power beyond this would only serve to fill the memory
 
 _MINUS: Final = "-\u2212\u2010\u2011\u2012\u2013\ufe63"
-_SIGN = rf"[+{_MINUS}]"
+_MINUS_CLASS = re.escape(_MINUS)  # a bare hyphen in a class would make a range
+_SIGN = rf"[+{_MINUS_CLASS}]"
 _CURRENCY: Final = "$\u00a2\u00a3\u00a5\u20a9\u20aa\u20ac\u20b9\u20bd\u20ba"
 
 _GAP = r"(?:\{,\}|\\,|[\u00a0\u2009\u202f'\u2019_])"  # thousands gaps with no other use
@@ -50,12 +51,16 @@ _NUMERAL = re.compile(
     re.VERBOSE,
 )
 # What may not follow: it makes of the numeral a part of something else.
+# Possessive: what a failed part has read is not read again.
 _SPOILT = re.compile(
-    rf"(?:[.,:/{_MINUS}'_^]*[A-Za-z]{{0,3}}[.,:/^]*\d+)+|[kK](?![A-Za-z])|\s?\^|\*\*"
+    rf"(?:[.,:/'_^{_MINUS_CLASS}]*+[A-Za-z]{{0,3}}+[.,:/^]*+\d++)++|[kK](?![A-Za-z])|\s?\^|\*\*"
 )
 _PERCENT = re.compile(r"\s?(?:\\?%|\uff05|\uff0c?percent\b|per\s?cent\b)")
 _SCALE = re.compile(r"\s(thousand|million|billion|trillion)\b", re.IGNORECASE)
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+# What makes a numeral a part of an expression whose value is another.
+_ROOT_BEFORE = re.compile(r"(?:\\sqrt\s?(?:\[\d{1,3}\]\s?)?\{?|\u221a\s?\(?|(?:\\pm|\u00b1)\s?)\Z")
+_FACTOR_AFTER = re.compile(r"\s?(?:\\(?:pi|sqrt|log|ln|sin|cos|tan|pm)\b|[\u03c0\u221a\u00b1])")
 _HIGH = str.maketrans(_SUPERSCRIPTS, "0123456789-")
 
 
@@ -87,15 +92,19 @@ def _completed(text: str, found: re.Match[str], stop: int) -> Numeral:
     """Add sign, currency, scale and percent to what the pattern found."""
     start, negative, currency = _prefix(text, found.start())
     end = found.end()
-    if spoilt := _SPOILT.match(text, end, stop):
-        return Numeral(start, spoilt.end(), None, percent=False, currency=currency)
+    spoilt = _SPOILT.match(text, end, stop) or _FACTOR_AFTER.match(text, end, stop)
+    if spoilt or _ROOT_BEFORE.search(text[max(0, found.start() - 14) : found.start()]):
+        stopped = spoilt.end() if spoilt else end
+        return Numeral(start, stopped, None, percent=False, currency=currency)
     value = _value(found)
     if scale := _SCALE.match(text, end, stop):
         value = None if value is None else value * _SCALES[scale.group(1).lower()]
         end = scale.end()
     percent = _PERCENT.match(text, end, stop)
     if percent:
-        end = percent.end()
+        end, currency = percent.end(), ""
+    elif currency == "$" and text[end : end + 1] == "$":
+        currency = ""  # "$42$" is TeX, not money
     elif not currency and text[end : end + 1] and text[end] in _CURRENCY:
         currency, end = text[end], end + 1
     if negative and value is not None:

@@ -43,6 +43,15 @@ CLAIMS = [
     ("<think>the answer is A</think>The answer is B", "B"),
     ("Which answer is right?\nA) red\nB) blue\nAnswer: B", "B"),
     ("Answer: B.\r\n", "B"),
+    ("Answer:B", "B"),
+    ("Answer \u2013 B", "B"),
+    ("Answer: B) Paris", "B"),
+    ("<answer>C</answer>", "C"),
+    ("The answer is <b>C</b>", "C"),
+    ('{"answer": "C"}', "C"),
+    ("[[C]]", "C"),
+    ("I would go with C.", "C"),
+    ("Answer: D. None of the above", "D"),
 ]
 NO_CLAIMS = [
     "",
@@ -66,6 +75,11 @@ NO_CLAIMS = [
     "The answer is A. Final answer: none",
     "Anna ate an apple",
     "Answer: 42",
+    "Answer: All of the above",
+    "The answer is A. Answer: all of the above",
+    "Answer: both A and B",
+    "Answer: x = 5",
+    "Answer: E = mc^2",
 ]
 
 
