@@ -83,14 +83,14 @@ def numerals(text: str, begin: int = 0, end: int | None = None) -> Iterator[Nume
     stop = len(text) if end is None else end
     place = begin
     while found := _NUMERAL.search(text, place, stop):
-        numeral = _completed(text, found, stop)
+        numeral = _completed(text, found, place, stop)
         yield numeral
         place = numeral.end
 
 
-def _completed(text: str, found: re.Match[str], stop: int) -> Numeral:
+def _completed(text: str, found: re.Match[str], floor: int, stop: int) -> Numeral:
     """Add sign, currency, scale and percent to what the pattern found."""
-    start, negative, currency = _prefix(text, found.start())
+    start, negative, currency = _prefix(text, found.start(), floor)
     end = found.end()
     spoilt = _SPOILT.match(text, end, stop) or _FACTOR_AFTER.match(text, end, stop)
     if spoilt or _ROOT_BEFORE.search(text[max(0, found.start() - 14) : found.start()]):
@@ -112,24 +112,27 @@ def _completed(text: str, found: re.Match[str], stop: int) -> Numeral:
     return Numeral(start, end, value, percent=percent is not None, currency=currency)
 
 
-def _prefix(text: str, start: int) -> tuple[int, bool, str]:
-    """Return where a numeral begins with its sign and currency, whether it is negative."""
+def _prefix(text: str, start: int, floor: int) -> tuple[int, bool, str]:
+    """Return where a numeral begins with its sign and currency, and whether it is negative.
+
+    Nothing before `floor` is taken: it belongs to the numeral before.
+    """
     currency = ""
     place = start
     before = place - 1 if text[place - 1 : place] != " " else place - 2
-    if before >= 0 and text[before] in _CURRENCY:
+    if before >= floor and text[before] in _CURRENCY:
         currency, place = text[before], before
-        if place and text[place - 1] == "\\":
+        if place > floor and text[place - 1] == "\\":
             place -= 1  # a TeX dollar
     sign = place - 1
-    if sign >= 0 and text[sign] in _MINUS + "+" and _is_unary(text, sign):
-        if not currency and sign and text[sign - 1] in _CURRENCY:
+    if sign >= floor and text[sign] in _MINUS + "+" and _is_unary(text, sign):
+        if not currency and sign > floor and text[sign - 1] in _CURRENCY:
             currency, sign_start = text[sign - 1], sign - 1  # "$-5"
         else:
             sign_start = sign
         return sign_start, text[sign] != "+", currency
     # "x = - 5": a spaced minus is a sign only behind something that awaits a value
-    if sign > 0 and text[sign] == " " and text[sign - 1] in _MINUS:
+    if sign > floor and text[sign] == " " and text[sign - 1] in _MINUS:
         left = text[max(0, sign - 9) : sign - 1].rstrip()
         if left and left[-1] in "=([{:\u2248":
             return sign - 1, True, currency

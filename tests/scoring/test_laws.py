@@ -91,6 +91,7 @@ def test_no_character_gains_or_loses_its_token_in_lower_case() -> None:
 @given(one=TEXTS, other=TEXTS)
 @example(one="ΑΣ Β", other="ας β")
 @example(one="a\u00a0b", other="A B")
+@example(one="stra\u00dfe", other="STRASSE")
 @settings(max_examples=500)
 def test_normalized_match_is_equality_in_lower_case_with_single_spaces(
     one: str, other: str
@@ -140,6 +141,7 @@ def test_an_extraction_tells_the_place_it_took_from(text: str) -> None:
 
 
 @given(text=ANY_TEXT)
+@example("0$0")
 @settings(max_examples=300, deadline=None)
 def test_numerals_come_in_order_and_do_not_overlap(text: str) -> None:
     end = 0
