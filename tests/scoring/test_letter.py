@@ -65,6 +65,7 @@ NO_CLAIMS = [
     "The answer is a dog.",
     "The answer is not A.",
     "The answer A is wrong.",
+    "The wrong answer is A, clearly.",
     "I think so.",
     "A or B",
     "A) red\nB) blue",

@@ -155,3 +155,8 @@ def test_pass_at_k_is_the_ratio_of_binomials_for_all_small_counts() -> None:
                 every = Fraction(math.comb(c, k), math.comb(n, k))
                 assert pass_at_k(n, c, k) == pytest.approx(float(1 - none), abs=1e-13)
                 assert pass_hat_k(n, c, k) == pytest.approx(float(every), abs=1e-13)
+
+
+def test_pass_at_k_keeps_its_digits_where_it_is_tiny() -> None:
+    """One right sample of 10**9, one drawn: exactly 1e-9; 1 - (1 - 1e-9) has seven digits."""
+    assert pass_at_k(10**9, 1, 1) == pytest.approx(1e-9, rel=1e-14, abs=0)
