@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from farm.core.event import Event, note
-from farm.core.plan import ScorerName
+from farm.core.plan import ScorerName, check_identity
 from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
 from farm.runtime.settings import RunSettings
-from farm.scoring.registry import DEFAULT_SCORER, find_scorer
+from farm.scoring.registry import DEFAULT, scorer
 from farm.store.directory import DirectoryStore, exists, wall_clock
 from farm.store.protocol import Store
 
@@ -35,10 +37,13 @@ def open_store(path: str) -> DirectoryStore:
     return DirectoryStore(path, invocation_id=new_invocation_id())
 
 
-def scorer_name(name: str = DEFAULT_SCORER) -> ScorerName:
+def scorer_name(name: str = DEFAULT) -> ScorerName:
     """Give a scorer of this farm as part of an identity; raises `SpecError` on unknown names."""
-    scorer = find_scorer(name)
-    return ScorerName(name=scorer.name, version=scorer.version)
+    found = scorer(name)
+    if found.needs:
+        needs = " and ".join(found.needs)
+        raise SpecError(f"metric {name!r} needs a {needs}: recorded predictions have none")
+    return ScorerName(name=found.name, version=found.version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,24 @@ def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> Non
     if options.input is None:
         raise SpecError(f"there is no store at {path!r} yet: give --input FILE to make one")
     initialize(path, request, default_scorer=scorer_name())
+    _tell_of_the_store(path, on_events)
+
+
+def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEvents) -> None:
+    """Make a store of another's cases under another scorer, unless it is there already."""
+    from farm.store.initialize import initialize_copy
+
+    wanted = _wanted_scorer(name)
+    if exists(into):
+        with open_store(into) as store:
+            given = msgspec.structs.replace(old.plan.identity, scorer=wanted)
+            check_identity(store.plan.identity, given, store=into)
+        return
+    initialize_copy(into, old, scorer=wanted)
+    _tell_of_the_store(into, on_events)
+
+
+def _tell_of_the_store(path: str, on_events: OnEvents) -> None:
     with open_store(path) as store:
         plan = store.plan
         made = note(

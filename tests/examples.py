@@ -10,7 +10,7 @@ from farm.core.receipt import ReceiptReference, build_receipt, encode_receipt, r
 from farm.core.result import CaseResult
 
 SAMPLE_DATASET = "60eb5c9ae5c3fce2a328d662094c3204689130101ad85c1f4563ce0cd27dd267"
-SCORER = ScorerName(name="normalized_match", version=1)
+SCORER = ScorerName(name="normalized_match", version="1")
 
 
 def verdict(id: str, *, correct: bool = True) -> CaseResult:

@@ -27,6 +27,9 @@ COMMANDS = {
     "verify": ("farm.cli.verify", "Re-derive everything in a store and say what does not hold."),
     "events": ("farm.cli.events", "Print the events of a run."),
     "requeue": ("farm.cli.requeue", "Open a quarantined shard again."),
+    "rescore": ("farm.cli.rescore", "Score a store's cases by another scorer, into a new store."),
+    "tasks": ("farm.cli.tasks", "Check a file of tasks."),
+    "score": ("farm.cli.score", "Score one prediction, and say why."),
     "schema": ("farm.cli.schema", "Print the JSON Schema of a file or stream."),
     "demo": ("farm.cli.demo", "Show a crash and its recovery, with real processes."),
 }

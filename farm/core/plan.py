@@ -21,7 +21,7 @@ class ScorerName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A scorer as part of a run's identity: another version is another scorer."""
 
     name: str
-    version: int
+    version: str
 
     def __str__(self) -> str:
         return f"{self.name} v{self.version}"

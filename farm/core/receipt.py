@@ -63,7 +63,7 @@ def receipt_name(shard: str, version: int) -> str:
 
 def build_receipt(results: Sequence[CaseResult], *, worker_pid: int) -> Receipt:
     """Make a receipt of verdicts; the totals are counted here and nowhere else."""
-    correct = sum(result.correct for result in results)
+    correct = [result.correct for result in results].count(True)
     return Receipt(worker_pid=worker_pid, cases=results, correct=correct, total=len(results))
 
 
@@ -118,7 +118,7 @@ def recount(data: bytes, *, path: str) -> ReceiptReference:
         bytes=len(data),
         worker_pid=verdicts.worker_pid,
         total=len(verdicts.cases),
-        correct=sum(verdict.correct for verdict in verdicts.cases),
+        correct=[verdict.correct for verdict in verdicts.cases].count(True),
         outcomes=_count(verdicts.cases),
     )
 

@@ -17,8 +17,7 @@ from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan, ScorerName, Shard
 from farm.core.receipt import Receipt
-from farm.core.result import CaseResult
-from farm.scoring.score import SCORED_OUTCOMES
+from farm.core.result import CaseResult, counts
 from farm.stats.intervals import wilson
 
 SCHEMA = 1
@@ -140,7 +139,7 @@ def build(
         outcomes.update(reference.outcomes)
     evaluated = sum(reference.total for reference in references)
     correct = sum(reference.correct for reference in references)
-    scored = sum(outcomes[outcome] for outcome in SCORED_OUTCOMES)
+    scored = sum(count for outcome, count in outcomes.items() if counts(outcome))
     return Report(
         run_id=plan.run_id,
         dataset_sha256=plan.identity.dataset_sha256,

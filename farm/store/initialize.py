@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from farm.core.canonical import DatasetDigest
 from farm.core.ledger import encode_ledger
@@ -27,6 +29,7 @@ from farm.core.plan import (
 )
 from farm.errors import SpecError
 from farm.files.atomic import Folder, make_folders, remove_folders, storage_errors
+from farm.files.fresh import FreshFile
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.files.records import count_cases, read_cases
@@ -39,11 +42,13 @@ from farm.store.directory import (
     PLAN_FILE,
     RECEIPTS,
     RUN_LOCK_FILE,
+    DirectoryStore,
     exists,
 )
 from farm.store.staging import STAGING, staging_folder
 
 _LOCK_TIMEOUT_S = 10.0
+_COPY_BYTES = 1 << 20
 # all but the plan; an init that was killed between two renames may leave some of them behind
 _PARTS = (LOCK_FILE, RUN_LOCK_FILE, CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE)
 _NOT_OURS_BUT_FINE = {"lost+found"}  # stands in every fresh ext4 mount point
@@ -77,15 +82,25 @@ def check_request(plan: Plan, request: Request, *, store: str) -> None:
 
 
 def initialize(path: str, request: Request, *, default_scorer: ScorerName) -> None:
-    """Make a store at `path`, which must be absent or empty; leave nothing when that fails.
+    """Make a store of an input at `path`; leave nothing when that fails.
 
-    Raises `SpecError` with every problem of the input, or `StorageError`.
+    `path` must be absent or empty. Raises `SpecError` with every problem of the input, or
+    `StorageError`.
     """
+    _make(path, lambda staging: _stage(staging, request, default_scorer=default_scorer))
+
+
+def initialize_copy(path: str, original: DirectoryStore, *, scorer: ScorerName) -> None:
+    """Make a store at `path` of the cases of another, to be scored anew; see `initialize`."""
+    _make(path, lambda staging: _stage_copy(staging, original, scorer=scorer))
+
+
+def _make(path: str, stage: Callable[[str], Plan]) -> None:
     _check_vacant(path)
     made = make_folders(path)
     try:
         with staging_folder(path) as staging:
-            plan = _stage(staging, request, default_scorer=default_scorer)
+            plan = stage(staging)
             _move_into_place(path, staging, plan)
     except BaseException:
         remove_folders(made)
@@ -138,6 +153,32 @@ def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Pla
         cases=staged.count,
         shards=_shards(staged),
     )
+    _write_plan(staging, plan)
+    return plan
+
+
+def _stage_copy(staging: str, original: DirectoryStore, *, scorer: ScorerName) -> Plan:
+    for name in (CASES_NAME, ORDER_NAME):
+        with (
+            open(os.path.join(original.path, name), "rb") as source,
+            FreshFile(os.path.join(staging, name)) as copy,
+        ):
+            while block := source.read(_COPY_BYTES):
+                copy.write(block)
+            copy.sync()
+    plan = original.plan
+    plan = make_plan(
+        identity=replace(plan.identity, scorer=scorer),
+        tasks_sha256=plan.tasks_sha256,
+        cases=plan.cases,
+        shards=plan.shards,
+    )
+    _write_plan(staging, plan)
+    return plan
+
+
+def _write_plan(staging: str, plan: Plan) -> None:
+    """Write all but the cases."""
     folder = Folder(staging)
     try:
         with storage_errors(staging):
@@ -149,7 +190,6 @@ def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Pla
         )
     finally:
         folder.close()
-    return plan
 
 
 def _shards(staged: StagedCases) -> tuple[Shard, ...]:

@@ -178,7 +178,7 @@ def test_the_names_of_a_report_and_their_order_are_published() -> None:
     ]  # fmt: skip
     assert list(made["shards"][0]) == ["lease", "cases", "quarantined", "attempts", "case_ids"]
     assert made["schema_version"] == 1
-    assert made["scorer"] == {"name": "normalized_match", "version": 1}
+    assert made["scorer"] == {"name": "normalized_match", "version": "1"}
 
 
 def test_a_lease_stands_in_the_report_under_its_published_names_with_the_receipts_text() -> None:

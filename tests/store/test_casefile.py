@@ -21,7 +21,8 @@ from farm.core.canonical import DatasetDigest, canonical
 from farm.core.case import Case
 from farm.core.partition import bucket
 from farm.errors import Corrupt, SpecError, StorageError, StorageFull
-from farm.files.fresh import FreshFile, storage_error
+from farm.files.atomic import storage_errors
+from farm.files.fresh import FreshFile
 from farm.files.records import Batch, batch_of, read_cases
 from farm.files.source import find_source
 from farm.store.casefile import CASES_NAME, ORDER_NAME, ShardCases, StagedCases, read_shard
@@ -153,9 +154,10 @@ def test_what_the_reader_raises_passes_through(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_errors_of_the_disk_are_told_by_what_helps(code: str, kind: type[StorageError]) -> None:
     error = OSError(getattr(errno, code), os.strerror(getattr(errno, code)))
-    told = storage_error(error, path="x")
-    assert type(told) is kind
-    assert told.exit_code == 3
+    with pytest.raises(StorageError) as told, storage_errors("x"):
+        raise error
+    assert told.type is kind
+    assert told.value.exit_code == 3
 
 
 def test_a_disk_that_takes_no_more_reaches_the_caller(tmp_path: Path) -> None:
@@ -220,7 +222,7 @@ def test_changed_bytes_or_a_changed_order_change_the_digest(tmp_path: Path) -> N
 
 
 def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
-    """Five times the records cost at most 20 bytes each more at the peak."""
+    """Three times the records cost at most 20 bytes each more at the peak."""
     probe = """
 import os, resource, sys, tempfile
 from farm.core.case import Case

@@ -245,7 +245,7 @@ os.rename = rename
 if nth == 0:
     room.write_cases = lambda *given, **named: die()
 request = room.Request(input=sys.argv[2], rules=Rules(), shards=4)
-scorer = ScorerName(name="normalized_match", version=1)
+scorer = ScorerName(name="normalized_match", version="1")
 room.initialize(sys.argv[1], request, default_scorer=scorer)
 """
     store = tmp_path / "store"
@@ -360,7 +360,7 @@ def test_another_dataset_count_scorer_or_model_is_refused_by_name(tmp_path: Path
     for field, asked in (
         ("dataset_sha256", request(str(other))),
         ("shards", request(shards=5)),
-        ("scorer", request(scorer=ScorerName(name="normalized_match", version=2))),
+        ("scorer", request(scorer=ScorerName(name="normalized_match", version="2"))),
         ("models", Request(input=None, rules=RULES, models=("m",))),
     ):
         with pytest.raises(IdentityMismatch, match=f"^store 'S' was made for {field} "):
