@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from farm.core.event import Event, note
 from farm.core.plan import ScorerName
-from farm.errors import Busy, SpecError
+from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
 from farm.runtime.settings import RunSettings
 from farm.scoring.registry import DEFAULT_SCORER, find_scorer
@@ -95,9 +95,16 @@ def _request(options: InitOptions) -> Request:
             coerce=options.coerce,
         ),
         shards=options.shards,
-        scorer=None if options.scorer is None else scorer_name(options.scorer),
+        scorer=None if options.scorer is None else _wanted_scorer(options.scorer),
         models=None if options.name is None else (options.name,),
     )
+
+
+def _wanted_scorer(name: str) -> ScorerName:
+    try:
+        return scorer_name(name)
+    except SpecError as error:  # on the command line an unknown name is wrong usage
+        raise UsageError(f"--scorer: {error}") from error
 
 
 def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) -> Ending:
@@ -108,23 +115,32 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
     # here and not at the top: anyio loads for 40 ms, which only a run needs
     import anyio
 
-    from farm.runtime.evaluate import last_note
-    from farm.runtime.supervisor import Ending, anything_to_do
+    from farm.runtime.supervisor import anything_to_do
 
     now = int(wall_clock()) if settings.now_ms is None else settings.now_ms
-    if not anything_to_do(store.ledger(), settings, now=now):
-        ending = Ending()
-        on_events(store.number([last_note(store.ledger(), ending, elapsed_s=0.0)]))
-        return ending
+    if store.ledger().settled:
+        return _nothing_to_do(store, on_events)
     lock = store.run_lock()
     try:
         if not lock.try_acquire():
-            raise Busy(f"{store.path!r} is being run by {lock.body()}: wait for it, or end it")
+            holder = lock.body() or "another process"
+            raise Busy(f"{store.path!r} is being run by {holder}: wait for it, or end it")
+        if not anything_to_do(store.ledger(), settings, now=now):
+            return _nothing_to_do(store, on_events)
+        store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
-        store.sweep(alive=is_alive)
         return anyio.run(_evaluate, store, settings, on_events)
     finally:
         lock.close()
+
+
+def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
+    from farm.runtime.evaluate import last_note
+    from farm.runtime.supervisor import Ending
+
+    ending = Ending()
+    on_events(store.number([last_note(store.ledger(), ending, elapsed_s=0.0)]))
+    return ending
 
 
 async def _evaluate(store: Store, settings: RunSettings, on_events: OnEvents) -> Ending:

@@ -6,6 +6,7 @@ interpreter and click.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 
+from farm.core.printable import printable
 from farm.errors import FarmError
 
 # command -> (module, one line for the list of commands)
@@ -89,24 +91,31 @@ def farm() -> None:
 
 def main() -> None:
     """Run a command; end with its exit code and never with a traceback."""
+    open_closed_streams()
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         code: Any = farm.main(standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Abort:
-        code = 130
+    except click.exceptions.Abort:  # what click makes of a Ctrl-C
+        code = _interrupted(signal.SIGINT)
     except click.ClickException as error:
-        error.show()
+        _show(error)
         code = error.exit_code
     except FarmError as error:
         fail(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        fail("interrupted; everything finished is kept, run the same command to continue")
-        code = 128 + signal.SIGINT
+        code = _interrupted(signal.SIGINT)
+    except Terminated:
+        code = _interrupted(signal.SIGTERM)
     except BrokenPipeError:
         # the reader of our output went away, as `| head` does; what was done is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        fail(f"{where}{os.strerror(error.errno or 0).lower()}")
+        code = 1
     except RecursionError:
         fail("the input is nested too deeply")
         code = 1
@@ -114,19 +123,70 @@ def main() -> None:
         fail("out of memory: give the machine more, or split the input")
         code = 1
     except Exception as error:  # noqa: BLE001  the last fence: a person gets one line, always
-        fail(
-            f"unexpected {type(error).__name__}: {error}; this is a fault of farm, please report it"
-        )
-        code = 1
+        code = _last_words(error)
     sys.exit(code or 0)
 
 
 def fail(message: str) -> None:
     """Say on stderr why the command failed, control characters made harmless."""
-    for line in message.splitlines():
-        text = line if line.isprintable() else ascii(line)[1:-1]
-        sys.stderr.write(f"farm: {text}\n")
+    try:
+        for line in message.splitlines():
+            sys.stderr.write(f"farm: {printable(line)}\n")
+        sys.stderr.flush()
+    except OSError:
+        # nobody listens; the interpreter must not fail again when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _last_words(error: BaseException) -> int:
+    """Say what went wrong and give the exit code; of a group, what its first error says."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, FarmError):
+        fail(str(error))
+        return error.exit_code
+    fail(f"unexpected {type(error).__name__}: {error}; this is a fault of farm, please report it")
+    return 1
+
+
+def _show(error: click.ClickException) -> None:
+    """Print what click has to say, the command line that it quotes made harmless."""
+    text = io.StringIO()
+    error.show(file=text)
+    lines = [printable(line.expandtabs(4)) for line in text.getvalue().splitlines()]
+    sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()
+
+
+def _interrupted(number: signal.Signals) -> int:
+    fail(
+        f"interrupted by {number.name}; everything finished is kept, "
+        "run the same command to continue"
+    )
+    return 128 + number
+
+
+class Terminated(BaseException):
+    """SIGTERM came while no run was there to drain; what was begun cleans up behind itself."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
+
+
+def open_closed_streams() -> None:
+    """Give a standard stream that the caller closed a place to read or write nothing.
+
+    Else the next file that is opened gets its number, and with it what is meant for the stream.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            stream = open(number, "w" if number else "r", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)  # for the life of the process
 
 
 if __name__ == "__main__":  # `python -I -m farm.cli.main`, where the script is not on the path

@@ -22,7 +22,9 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # errnos by which a file system says that it cannot do a full flush, not that one failed
 _NO_FULL_FLUSH = {errno.ENOTSUP, errno.ENOTTY, errno.EINVAL, errno.ENODEV}
 _counter = count(1)
-_TEMPORARY = re.compile(r"\..+\.(\d+)\.\d+\.tmp")
+# a killed process leaves its temporary files, and in a container the next one has the same pid
+_process = os.urandom(4).hex()
+_TEMPORARY = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}\.\d+\.tmp")
 
 
 class Poison:
@@ -101,16 +103,16 @@ class Folder:
             reason = f"{self.poison.reason}; the last change may or may not be on disk"
             raise OutcomeUnknown(path=self.path, reason=reason) from error
 
-    def sweep(self, *, alive: Callable[[int], bool]) -> None:
+    def sweep(self, *, alive: Callable[[int], bool] | None = None) -> None:
         """Remove the temporary files of writers that are no longer alive, told by their pid.
 
-        Only for the holder of the lock under which they are written.
+        Without `alive` all of them go: for the holder of the lock under which they are written.
         """
         with storage_errors(self.path):
             names = os.listdir(self.fd)
         for name in names:
             writer = _TEMPORARY.fullmatch(name)
-            if writer and not alive(int(writer[1])):
+            if writer and not (alive and alive(int(writer[1]))):
                 self._discard(name)
 
     def read(self, name: str) -> bytes:
@@ -121,7 +123,10 @@ class Folder:
                 return file.read()
 
     def _write_temporary(self, name: str, data: bytes) -> str:
-        temporary, fd = self._open_temporary(name)
+        temporary = f".{name}.{os.getpid()}.{_process}.{next(_counter)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with storage_errors(self._at(name)):
+            fd = os.open(temporary, flags, 0o600, dir_fd=self.fd)
         try:
             try:
                 with storage_errors(self._at(name)):
@@ -135,17 +140,6 @@ class Folder:
             self._discard(temporary)
             raise
         return temporary
-
-    def _open_temporary(self, name: str) -> tuple[str, int]:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        while True:
-            temporary = f".{name}.{os.getpid()}.{next(_counter)}.tmp"
-            # in a container every start may have the same pid: a killed one left this very name
-            with (
-                contextlib.suppress(FileExistsError),
-                storage_errors(self._at(name), passing=(FileExistsError,)),
-            ):
-                return temporary, os.open(temporary, flags, 0o600, dir_fd=self.fd)
 
     def _sync_file(self, fd: int, name: str) -> None:
         try:

@@ -9,7 +9,14 @@ from subprocess import PIPE
 import anyio
 from anyio.abc import ByteReceiveStream, Process
 
-from farm.core.message import Batch, LineSplitter, Message, decode_message, encode_line
+from farm.core.message import (
+    Batch,
+    LineSplitter,
+    Message,
+    ProtocolError,
+    decode_message,
+    encode_line,
+)
 from farm.errors import FarmError
 from farm.runtime.terminate import ask_to_end, kill
 
@@ -57,9 +64,16 @@ class WorkerProcess:
     async def messages(self) -> AsyncIterator[list[Message]]:
         """Give messages as they arrive, many at a time; raises `ProtocolError` on other lines."""
         async for chunk in _chunks(self._process.stdout):
-            lines = self._splitter.feed(chunk)
-            if lines:
-                yield [decode_message(line) for line in lines]
+            said: list[Message] = []
+            for line in self._splitter.feed(chunk):
+                try:
+                    said.append(decode_message(line))
+                except ProtocolError:
+                    if said:  # what it said before it went astray still counts
+                        yield said
+                    raise
+            if said:
+                yield said
 
     async def drain_log(self, on_line: Callable[[str], None]) -> None:
         """Read the worker's stderr to its end, line by line; overlong lines come in pieces."""

@@ -8,6 +8,7 @@ executing is charged, and only if the fault was the worker's own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
@@ -31,7 +32,9 @@ from farm.runtime.settings import RunSettings
 
 Commit = Callable[[Sequence[Change]], Awaitable[list[Outcome]]]
 _EXIT_S = 5.0  # for a worker with nothing left to do to be gone
-_LOG_S = 1.0  # for the rest of a dead worker's stderr; a child of it may hold the pipe open
+# for the rest of what a dead worker said; a child of it may hold the pipes open for ever
+_LAST_WORDS_S = 2.0
+_LOG_S = 1.0
 _LOG_LINES = 200  # of a worker's stderr that are passed on
 
 
@@ -47,13 +50,15 @@ class Shift:
         allowance: int,
         limit: Callable[[int], int],
         settings: RunSettings,
+        ttl_ms: Callable[[], int],
         commit: Commit,
         tell: Callable[[Sequence[Note]], Awaitable[None]],
         on_published: Callable[[Lease], None],
     ) -> None:
-        """Prepare a shift on `first`; `limit` says how many of `n` shards may be claimed at once.
+        """Prepare a shift on `first`.
 
         `allowance` is the number of shards the process may take in all, the first included.
+        `limit` says how many of `n` shards may be claimed at once, `ttl_ms` for how long.
         """
         self.name = name
         self.held: dict[str, Lease] = {lease.shard: lease for lease in first}
@@ -67,6 +72,7 @@ class Shift:
         self._allowance = allowance - len(first)
         self._limit = limit
         self._settings = settings
+        self._ttl_ms = ttl_ms
         self._commit = commit
         self._tell = tell
         self._on_published = on_published
@@ -78,15 +84,16 @@ class Shift:
         self._log: list[Note] = []
         self._log_ended = anyio.Event()
         self._reading = anyio.CancelScope()
+        self._listening = anyio.CancelScope()  # for the next message, and no longer
+        self._silent_from = math.inf  # when nothing more can come: it is dead, its pipe is read
         self._ending = anyio.CancelScope(shield=True)
 
     async def run(self) -> None:
         """Serve the worker to its end, judge it, settle its leases; cancellation dismisses it."""
-        pid = self._process.pid
-        await self._tell([note("worker.spawned", worker=self.name, worker_pid=pid)])
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._drain_log)
+                group.start_soon(self._watch_exit)
                 await self._serve()
                 with anyio.move_on_after(_LOG_S):
                     await self._log_ended.wait()
@@ -97,7 +104,9 @@ class Shift:
                 await self._settle()
 
     async def _serve(self) -> None:
+        pid = self._process.pid
         try:
+            await self._tell([note("worker.spawned", worker=self.name, worker_pid=pid)])
             with self._reading:
                 await self._hand_out(self._first)
                 await self._follow(stall_s=self._settings.stall_s)
@@ -130,49 +139,52 @@ class Shift:
         messages = self._process.messages()
         while True:
             limit_s = stall_s if self.held else _EXIT_S
+            said: Sequence[Message] | None = None
+            end = min(anyio.current_time() + limit_s, self._silent_from)
             try:
-                with anyio.fail_after(limit_s):
+                with anyio.CancelScope(deadline=end) as self._listening:
                     said = await anext(messages, None)
+                if said is None:
+                    if self._listening.cancelled_caught and self._silent_from == math.inf:
+                        self._stalled = True
+                        self._reason = f"it said nothing for {limit_s:g} s"
+                    return
+                # a commit whose answer is not awaited would leave its claims with nobody
+                with anyio.CancelScope(shield=True):
+                    await self._act(said)
             except ProtocolError as error:
                 self._reason = str(error)
                 return
-            except TimeoutError:
-                self._stalled = True
-                self._reason = f"it said nothing for {limit_s:g} s"
-                return
-            if said is None:
-                return
-            # a commit whose answer is not awaited would leave its claims with nobody
-            with anyio.CancelScope(shield=True):
-                await self._act(said)
+
+    async def _watch_exit(self) -> None:
+        """Bound the wait for messages once the worker is dead, whoever holds its pipe."""
+        await self._process.reap()
+        self._silent_from = anyio.current_time() + _LAST_WORDS_S
+        self._listening.deadline = min(self._listening.deadline, self._silent_from)
+
+    def _check_turn(self, message: Started | Scored) -> None:
+        """Refuse a message about a shard that the worker was not handed under this version."""
+        held = self.held.get(message.shard)
+        known = held is not None and held.version == message.version
+        if isinstance(message, Started):
+            known = message.shard in self._queue and (held is None or known)
+        elif held is None:  # lost meanwhile, or told twice: it counts for nothing
+            known = True
+        if not known:
+            raise ProtocolError(
+                f"{message.shard!r} v{message.version} is out of turn: it was not handed out so"
+            )
 
     async def _act(self, said: Sequence[Message]) -> None:
+        """Commit what the worker's messages ask for, and have it never wait for work."""
         changes: list[Change] = []
-        for message in said:
-            match message:
-                case Started(shard=shard):
-                    self.began = True
-                    self.executing = shard
-                    self._queue = [other for other in self._queue if other != shard]
-                case Scored(shard=shard, version=version, receipt=receipt):
-                    if shard == self.executing:
-                        self.executing = ""
-                    if shard in self.held:
-                        changes.append(
-                            Publish(
-                                shard=shard,
-                                worker=self.name,
-                                version=version,
-                                receipt=receipt,
-                                now=self._settings.now_ms,
-                            )
-                        )
-                case Stopped(reason=reason, exit_code=exit_code):
-                    self._reason = reason
-                    if exit_code:
-                        self.failure = WorkerStopped(reason, exit_code=exit_code)
-                case _:
-                    pass
+        astray: ProtocolError | None = None
+        try:
+            for message in said:
+                self._take(message, changes)
+        except ProtocolError as error:
+            astray = error
+            self._reason = str(error)
         want = self._wanted()
         if want:
             changes.append(self._claim(want))
@@ -182,10 +194,40 @@ class Shift:
             self._input_open = False
             await self._process.end_input()
         await self._pass_on_log()
+        if astray is not None:  # only now: what it said before it went astray counts
+            raise astray
+
+    def _take(self, message: Message, changes: list[Change]) -> None:
+        match message:
+            case Started(shard=shard):
+                self._check_turn(message)
+                self.began = True
+                self.executing = shard
+                self._queue = [other for other in self._queue if other != shard]
+            case Scored(shard=shard, version=version, receipt=receipt):
+                self._check_turn(message)
+                if shard == self.executing:
+                    self.executing = ""
+                if shard in self.held:
+                    changes.append(
+                        Publish(
+                            shard=shard,
+                            worker=self.name,
+                            version=version,
+                            receipt=receipt,
+                            now=self._settings.now_ms,
+                        )
+                    )
+            case Stopped(reason=reason, exit_code=exit_code):
+                self._reason = reason
+                if exit_code:
+                    self.failure = WorkerStopped(reason, exit_code=exit_code)
+            case _:
+                pass
 
     def _wanted(self) -> int:
         """Say how many shards to claim now: a batch, once the last one handed out has begun."""
-        if self.dismissed or self._queue or not self._input_open:
+        if self.dismissed or self._reason or self._queue or not self._input_open:
             return 0
         return min(self._allowance, self._limit(self._allowance))
 
@@ -193,7 +235,7 @@ class Shift:
         settings = self._settings
         return Claim(
             worker=self.name,
-            ttl=settings.ttl_ms,
+            ttl=self._ttl_ms(),
             limit=limit,
             incarnation=settings.incarnation,
             now=settings.now_ms,
@@ -253,6 +295,8 @@ class Shift:
         left = (code != 0 or bool(self.held)) and not self.dismissed
         faulty = bool(self._reason) or left
         reason = self._reason or describe_exit(code)
+        if not self._reason and code == 0:
+            reason = "it ended without the receipts of the shards it was given (exit code 0)"
         changes = [
             self._give_up(lease, faulty=faulty, reason=reason) for lease in self.held.values()
         ]

@@ -16,11 +16,11 @@ import anyio
 from anyio import CancelScope, Semaphore
 from anyio.abc import TaskGroup
 
-from farm.core.change import Change, Claim, Reclaim, Release, Renew
+from farm.core.change import Change, Claim, Outcome, Reclaim, Release, Renew
 from farm.core.event import Event, Note, note
 from farm.core.lease import Lease, eligible
 from farm.core.ledger import Ledger
-from farm.errors import FarmError
+from farm.errors import FarmError, Fenced
 from farm.runtime.committer import Committer
 from farm.runtime.process import WorkerProcess, WorkerStartFailed
 from farm.runtime.settings import RunSettings
@@ -31,6 +31,7 @@ _BATCH_CASES = 10_000  # that a worker scores between two syncs, at most
 _RETRIES_S = (0.1, 0.5, 2.0)  # pauses before another try to start a worker process
 _LOOK_S = 1.0  # how often a waiting run looks at other owners' leases
 _KILL_GRACE_S = 1.0
+_LONG_ENOUGH_MS = 30_000  # no lease is made longer than this because one was lost
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,10 +95,12 @@ class Supervisor:
         self._shift_ended = anyio.Event()
         self._dispatching = CancelScope()
         self._draining = False
+        self._drain_begun = anyio.Event()
         self._ending = Ending()
         cases = max(1, store.plan.cases // max(1, len(store.plan.shards)))
         self._batch = max(1, _BATCH_CASES // cases) if not settings.delay_ms else 1
         self._share = settings.share(len(store.plan.shards))
+        self._ttl_ms = settings.ttl_ms
 
     async def run(self) -> Ending:
         """Work until done, drained or failed; every worker has ended when it returns.
@@ -106,7 +109,7 @@ class Supervisor:
         """
         async with anyio.create_task_group() as service:
             service.start_soon(self._committer.run)
-            service.start_soon(self._watch_signals)
+            service.start_soon(self._watch_signals, service)
             if self._settings.now_ms is None:
                 service.start_soon(self._renew)
             await self._supervise()
@@ -168,7 +171,7 @@ class Supervisor:
         settings = self._settings
         claim = Claim(
             worker=name,
-            ttl=settings.ttl_ms,
+            ttl=self._ttl_ms,
             limit=self._limit(self._share),
             incarnation=settings.incarnation,
             now=settings.now_ms,
@@ -183,11 +186,16 @@ class Supervisor:
 
     async def _commit_or_fail(self, changes: Sequence[Change]) -> Sequence[Lease]:
         try:
-            outcome = (await self._committer.commit(changes))[0]
+            outcome = (await self._commit(changes))[0]
         except FarmError as error:
             self._fail(error)
             return ()
-        return () if isinstance(outcome, FarmError) else outcome
+        if isinstance(outcome, Fenced):  # a lease to give back is somebody else's already
+            return ()
+        if isinstance(outcome, FarmError):  # no clock or lifetime under which to claim anything
+            self._fail(outcome)
+            return ()
+        return outcome
 
     async def _work(self, name: str, leases: Sequence[Lease]) -> None:
         """Spawn a worker and serve its shift; the place under the cap is given back at the end."""
@@ -204,7 +212,8 @@ class Supervisor:
                 allowance=self._share,
                 limit=self._limit,
                 settings=self._settings,
-                commit=self._committer.commit,
+                ttl_ms=lambda: self._ttl_ms,
+                commit=self._commit,
                 tell=self._committer.tell,
                 on_published=self._ending.published.append,
             )
@@ -214,6 +223,8 @@ class Supervisor:
                 shift.dismiss(grace_s=_KILL_GRACE_S)
             await shift.run()
             self._judge(shift)
+        except FarmError as error:
+            self._fail(error)
         finally:
             self._starting.pop(name, None)
             self._shifts.pop(name, None)
@@ -236,7 +247,7 @@ class Supervisor:
         """Start a worker process, with pauses between tries; None when the run must stop."""
         command = self._settings.worker_command
         if self._failed_starts:
-            await anyio.sleep(_RETRIES_S[min(self._failed_starts, len(_RETRIES_S)) - 1])
+            await self._pause(_RETRIES_S[min(self._failed_starts, len(_RETRIES_S)) - 1])
         for pause_s in (*_RETRIES_S, None):
             if self._draining:
                 return None
@@ -249,9 +260,25 @@ class Supervisor:
             await self._committer.tell(
                 [note("worker.spawn_failed", worker=name, reason=reason, retry_s=pause_s)]
             )
-            await anyio.sleep(pause_s)
+            await self._pause(pause_s)
         self._fail(WorkerStartFailed(reason=reason, log=""))
         return None
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait, but no longer than the run goes on."""
+        with anyio.move_on_after(pause_s):
+            await self._drain_begun.wait()
+
+    async def _commit(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Commit; leases that ran out before they could be renewed make the next ones longer.
+
+        Else a lifetime below what this machine needs to start a worker and to sync its disk
+        would let no shard ever finish.
+        """
+        outcomes = await self._committer.commit(changes)
+        if any(isinstance(outcome, Fenced) for outcome in outcomes):
+            self._ttl_ms = max(self._ttl_ms, min(2 * self._ttl_ms, _LONG_ENOUGH_MS))
+        return outcomes
 
     async def _give_back(self, leases: Sequence[Lease]) -> None:
         await self._commit_or_fail(
@@ -286,7 +313,7 @@ class Supervisor:
     async def _renew(self) -> None:
         """Renew the leases of all live workers, three times within their life."""
         while True:
-            await anyio.sleep(self._settings.ttl_ms / 3000)
+            await anyio.sleep(self._ttl_ms / 3000)
             shifts = list(self._shifts.values())
             held = [lease for shift in shifts for lease in shift.held.values()]
             held += [lease for leases in self._starting.values() for lease in leases]
@@ -295,14 +322,14 @@ class Supervisor:
                     shard=lease.shard,
                     worker=lease.worker,
                     version=lease.version,
-                    ttl=self._settings.ttl_ms,
+                    ttl=self._ttl_ms,
                 )
                 for lease in held
             ]
             if not renewals:
                 continue
             try:
-                outcomes = await self._committer.commit(renewals)
+                outcomes = await self._commit(renewals)
             except FarmError as error:
                 self._fail(error)
                 return
@@ -317,12 +344,16 @@ class Supervisor:
 
     def _drain(self, *, grace_s: float) -> None:
         self._draining = True
+        self._drain_begun.set()
         self._dispatching.cancel()
         for shift in self._shifts.values():
             shift.dismiss(grace_s=grace_s)
 
-    async def _watch_signals(self) -> None:
-        """Drain on the first signal, end the workers on the second, leave on the third."""
+    async def _watch_signals(self, service: TaskGroup) -> None:
+        """Drain on the first signal, end the workers on the second, leave on the third.
+
+        Nothing here waits for the disk: a person who presses again is heard at once.
+        """
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             count = 0
             async for number in signals:
@@ -331,7 +362,7 @@ class Supervisor:
                     self._ending.signal = number
                     reason = f"{number.name}: workers may finish their shards"
                     self._drain(grace_s=self._settings.grace_s)
-                    await self._announce(reason)
+                    service.start_soon(self._announce, reason)
                 elif count == 2:
                     self._drain(grace_s=0)
                 else:

@@ -186,15 +186,18 @@ class DirectoryStore:
         return self._journal.read()
 
     def sweep(self, *, alive: Callable[[int], bool]) -> None:
-        """Remove what killed processes left unfinished: temporary files of dead writers.
+        """Remove what killed processes left unfinished; for the holder of the run lock.
 
-        Called before this process writes anything itself, so what has its id is of an earlier
-        process, as in a container where every start may have the same.
+        Snapshots are written under the commit lock alone, so every other one of them is dead;
+        receipts are written without it, also by workers that were started by hand.
         """
-        own = os.getpid()
+        # here and not at the top: it loads for 10 ms, which a worker process saves
+        from farm.store.staging import sweep_staging
+
         with self._locked():
-            self._folder.sweep(alive=lambda pid: pid != own and alive(pid))
-            self._receipts_folder().sweep(alive=lambda pid: pid != own and alive(pid))
+            self._folder.sweep()
+            self._receipts_folder().sweep(alive=alive)
+            sweep_staging(self.path, alive=alive)
 
     def run_lock(self) -> FileLock:
         """Give the lock that a supervisor holds for its life; not taken yet."""
@@ -233,11 +236,15 @@ class DirectoryStore:
 
     def _latest(self) -> tuple[Ledger, str]:
         """Give the snapshot on disk and its checksum, re-read only when another one is there."""
+        if self._known is not None and self._folder.poison.reason:
+            return self._known  # what is on disk may be a snapshot that nobody was told of
         path = os.path.join(self.path, LEDGER_FILE)
         with _must_be_there(path):
             there = os.stat(LEDGER_FILE, dir_fd=self._folder.fd, follow_symlinks=False)
-            if self._known is not None and _look_of(there) == self._seen:
-                return self._known
+            if self._known is not None:
+                if _look_of(there) == self._seen:
+                    return self._known
+                self._journal.doubt()
             self._open_snapshot()
             with open(self._snapshot_fd, "rb", closefd=False) as file:
                 data = file.read()

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from farm.core.canonical import DatasetDigest
@@ -29,7 +27,6 @@ from farm.core.plan import (
 )
 from farm.errors import SpecError
 from farm.files.atomic import Folder, make_folders, remove_folders, storage_errors
-from farm.files.incarnation import is_alive
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.files.records import count_cases, read_cases
@@ -44,9 +41,8 @@ from farm.store.directory import (
     RUN_LOCK_FILE,
     exists,
 )
+from farm.store.staging import STAGING, staging_folder
 
-_STAGING = ".init-"
-_OWNER = "owner"
 _LOCK_TIMEOUT_S = 10.0
 # all but the plan; an init that was killed between two renames may leave some of them behind
 _PARTS = (LOCK_FILE, RUN_LOCK_FILE, CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE)
@@ -88,7 +84,7 @@ def initialize(path: str, request: Request, *, default_scorer: ScorerName) -> No
     _check_vacant(path)
     made = make_folders(path)
     try:
-        with _staging(path) as staging:
+        with staging_folder(path) as staging:
             plan = _stage(staging, request, default_scorer=default_scorer)
             _move_into_place(path, staging, plan)
     except BaseException:
@@ -110,7 +106,7 @@ def _check_vacant(path: str) -> None:
     foreign = [
         name
         for name in sorted(names)
-        if name not in _NOT_OURS_BUT_FINE.union(_PARTS) and not name.startswith(_STAGING)
+        if name not in _NOT_OURS_BUT_FINE.union(_PARTS) and not name.startswith(STAGING)
     ]
     if foreign:
         raise SpecError(
@@ -121,46 +117,6 @@ def _check_vacant(path: str) -> None:
 
 def _late(path: str) -> SpecError:
     return SpecError(f"{path!r} has become a store by another init: run the command again")
-
-
-@contextlib.contextmanager
-def _staging(path: str) -> Iterator[str]:
-    """Make a staging folder that is known to be in use for as long as this process lives."""
-    _sweep(path)
-    staging = os.path.join(path, f"{_STAGING}{os.getpid()}-{secrets.token_hex(4)}")
-    with storage_errors(staging):
-        os.mkdir(staging, 0o700)
-    try:
-        # named only once it is held: whoever sees an owner that he can lock sees a dead one
-        unnamed = os.path.join(staging, f"{_OWNER}.new")
-        owner = FileLock(unnamed)
-        try:
-            owner.acquire(timeout_s=_LOCK_TIMEOUT_S)
-            with storage_errors(staging):
-                os.rename(unnamed, os.path.join(staging, _OWNER))
-            yield staging
-        finally:
-            owner.close()
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _sweep(path: str) -> None:
-    """Remove the staging folders of inits that are dead: nobody holds their lock."""
-    with storage_errors(path):
-        names = [name for name in os.listdir(path) if name.startswith(_STAGING)]
-    for name in names:
-        owner = os.path.join(path, name, _OWNER)
-        if not os.path.exists(owner):
-            # killed in its first moments, or in them now: its process id says which
-            pid = name.removeprefix(_STAGING).partition("-")[0]
-            if pid.isascii() and pid.isdigit() and not is_alive(int(pid)):
-                shutil.rmtree(os.path.join(path, name), ignore_errors=True)
-            continue
-        lock = FileLock(owner)
-        if lock.try_acquire():
-            shutil.rmtree(os.path.join(path, name), ignore_errors=True)
-        lock.close()
 
 
 def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Plan:
@@ -216,7 +172,7 @@ def _source(input: str, folder: str) -> Source:
     with contextlib.ExitStack() as stack:
         fd = 0 if input == "-" else stack.enter_context(open(input, "rb")).fileno()
         spool(stack.enter_context(open(fd, "rb", closefd=False)), copy)
-    return find_source(input, spooled_from=copy)
+    return find_source(copy, spooled_from=input)
 
 
 def _digest(source: Source, rules: Rules) -> str:

@@ -33,12 +33,12 @@ class Journal:
         self._invocation_id = invocation_id
         self._clock = clock
         self._fd = -1
-        self._caught_up = False
-        self._size = -1  # of the file after our own last append; -1 before the first
+        self._size = -1  # of the file after our own last append; -1 when that is not known
         self._seq = 0
+        self._caught_up = False  # with the ledger, which is ahead when a process was killed
 
     def catch_up(self, ledger: Ledger, cases: Mapping[str, int]) -> None:
-        """Append what the file does not tell of `ledger`; does so once, then does nothing.
+        """Append what the file does not tell of `ledger`, unless that is known to be nothing.
 
         Called before a commit, so that a damaged file (`Corrupt`) stops it in time and what the
         commit itself tells is not told twice. `cases` is the number of cases of each shard.
@@ -47,6 +47,10 @@ class Journal:
             told = fold(self.read())
             self.append(missing_events(ledger, told, cases))
             self._caught_up = True
+
+    def doubt(self) -> None:
+        """Have the next `catch_up` look for missing events: somebody else committed."""
+        self._caught_up = False
 
     def append(self, notes: Sequence[Note]) -> list[Event]:
         """Stamp and append `notes`; no notes leave the file as it is."""
@@ -59,8 +63,10 @@ class Journal:
                 size = self._settle(size)
             events = self._stamp(notes, after=self._seq)
             data = b"".join(encode_event(event) for event in events)
+            # a write that fails leaves notes untold, and perhaps the half of a line
+            self._size, caught_up, self._caught_up = -1, self._caught_up, False
             write_fully(self._fd, data)
-        self._size = size + len(data)
+        self._size, self._caught_up = size + len(data), caught_up
         self._seq += len(events)
         return events
 
@@ -85,7 +91,10 @@ class Journal:
                 self._fd = os.open(self.path, flags, 0o600)
 
     def _settle(self, size: int) -> int:
-        """Cut a torn last line and find the last number; gives the size that is left."""
+        """Cut a torn last line and find the last number; gives the size that is left.
+
+        Appending behind a torn line would make one broken line of two.
+        """
         line, torn = _last_line(self._fd, path=self.path)
         self._seq = _seq_of(line, path=self.path)
         if torn:  # whoever wrote it is dead or was refused the rest: we hold the commit lock

@@ -245,24 +245,23 @@ folder.replace("c", large)
     assert files(tmp_path) == {"a": b"old", "c": b"x" * 5000}
 
 
-def test_the_temporary_file_of_an_earlier_process_with_our_id_is_in_nobodys_way(
-    folder: Folder, tmp_path: Path
-) -> None:
-    """In a container the killed process before us often had the very same id."""
-    for number in range(1, 2000):
-        (tmp_path / f".a.{os.getpid()}.{number}.tmp").touch()
-    folder.replace("a", b"new")
-    assert (tmp_path / "a").read_bytes() == b"new"
-
-
 def test_a_sweep_removes_the_temporary_files_of_dead_writers_and_nothing_else(
     folder: Folder, tmp_path: Path
 ) -> None:
-    kept = {".a.11.1.tmp", "a", ".hidden", "a.10.1.tmp", ".a.10.tmp", ".a.x.1.tmp"}
-    for name in kept | {".a.10.1.tmp", ".b.json.10.22.tmp"}:
+    """The names hold the writer's pid, and a token that no other process has."""
+    dead = {".a.10.0badcafe.1.tmp", ".b.json.10.00000000.22.tmp"}
+    kept = {".a.11.0badcafe.1.tmp", "a", ".hidden", "a.10.0badcafe.1.tmp", ".a.10.1.tmp"}
+    for name in kept | dead:
         (tmp_path / name).touch()
     folder.sweep(alive=lambda pid: pid == 11)
     assert files(tmp_path).keys() == kept
+
+
+def test_the_holder_of_the_lock_sweeps_whatever_the_pid(folder: Folder, tmp_path: Path) -> None:
+    """In a container the killed process before us often had the very same id."""
+    (tmp_path / f".a.{os.getpid()}.0badcafe.1.tmp").touch()
+    folder.sweep()
+    assert files(tmp_path) == {}
 
 
 def test_reading_what_is_missing_is_told_apart_from_what_cannot_be_read(

@@ -261,8 +261,8 @@ room.initialize(sys.argv[1], request, default_scorer=scorer)
 
 def test_the_staging_of_an_init_that_still_works_is_left_to_it(tmp_path: Path) -> None:
     """Its owner file is locked, or its process lives and has not come to name it yet."""
-    held, new = tmp_path / ".init-1-aa", tmp_path / f".init-{os.getpid()}-bb"
-    dead, old = tmp_path / ".init-1-cc", tmp_path / ".init-4194305-dd"
+    held, new = tmp_path / ".init-1-aaaaaaaa", tmp_path / f".init-{os.getpid()}-bbbbbbbb"
+    dead, old = tmp_path / ".init-1-cccccccc", tmp_path / ".init-4194305-dddddddd"
     for staging in (held, new, dead, old):
         staging.mkdir()
     (dead / "owner").touch()

@@ -1,0 +1,133 @@
+"""What killed processes leave behind is swept under the lock, and never stands in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from farm.files.atomic import Folder
+from farm.files.lock import FileLock
+from farm.store.directory import DirectoryStore
+from tests.faults.runs import assert_complete, farm, make_store, temporaries
+
+DEAD_PID = 2**22 + 1  # past the largest pid that Linux gives out
+
+
+def test_a_run_sweeps_what_a_killed_commit_left(tmp_path: Path) -> None:
+    store = make_store(str(tmp_path))
+    left = [
+        f"{store}/.ledger.json.{DEAD_PID}.0a1b2c3d.1.tmp",
+        f"{store}/receipts/.shard-0.v1.json.{DEAD_PID}.0a1b2c3d.1.tmp",
+    ]
+    for path in left:
+        Path(path).write_bytes(b"half")
+    assert farm("run", "--store", store, "--quiet").returncode == 0
+    assert temporaries(store) == []
+    assert_complete(store)
+
+
+def test_the_snapshot_of_a_killed_process_with_our_own_pid_is_swept(tmp_path: Path) -> None:
+    """In a container every run has the same small pid: it is no sign that the writer lives."""
+    store = make_store(str(tmp_path))
+    Path(f"{store}/.ledger.json.{os.getpid()}.0a1b2c3d.1.tmp").write_bytes(b"half")
+    with DirectoryStore(store) as opened:
+        opened.sweep(alive=lambda pid: True)
+    assert temporaries(store) == []
+
+
+def test_no_leftover_takes_the_name_of_a_temporary_file(tmp_path: Path) -> None:
+    """Two processes of one pid, as containers have, must not choose one name: O_EXCL refuses it."""
+    names = []
+    script = (
+        "import os, sys; from farm.files import atomic; os.getpid = lambda: 7;"
+        "folder = atomic.Folder(sys.argv[1]); print(folder._write_temporary('ledger.json', b''))"
+    )
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", script, str(tmp_path)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        names.append(done.stdout.strip())
+    assert names[0].startswith(".ledger.json.7.")
+    assert len({*names}) == 2
+    folder = Folder(str(tmp_path))
+    folder.sweep()
+    folder.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_receipt_that_a_living_worker_writes_is_not_swept(tmp_path: Path) -> None:
+    store = make_store(str(tmp_path))
+    theirs = f"{store}/receipts/.shard-0.v1.json.{os.getpid()}.0a1b2c3d.1.tmp"
+    Path(theirs).write_bytes(b"half")
+    with DirectoryStore(store) as opened:
+        opened.sweep(alive=lambda pid: pid == os.getpid())
+    assert temporaries(store) == [theirs]
+
+
+def test_a_run_sweeps_the_staging_of_a_killed_init(tmp_path: Path) -> None:
+    """Also that of one killed after its last rename, when the store was there already."""
+    store = make_store(str(tmp_path))
+    for name, owned in (("0a1b2c3d", True), ("00000000", False)):
+        os.mkdir(f"{store}/.init-{DEAD_PID}-{name}")
+        if owned:
+            Path(f"{store}/.init-{DEAD_PID}-{name}/owner").touch()
+    assert farm("run", "--store", store, "--quiet").returncode == 0
+    assert temporaries(store) == []
+
+
+def test_the_staging_of_a_living_init_is_left_alone(tmp_path: Path) -> None:
+    store = make_store(str(tmp_path))
+    staging = f"{store}/.init-{os.getpid()}-0a1b2c3d"
+    os.mkdir(staging)
+    owner = FileLock(f"{staging}/owner")
+    owner.acquire(timeout_s=1)
+    with DirectoryStore(store) as opened:
+        opened.sweep(alive=lambda pid: False)
+    assert temporaries(store) == [staging]
+    owner.close()
+
+
+def test_events_go_on_behind_a_line_that_was_cut_short(tmp_path: Path) -> None:
+    """A writer killed or out of space within a line must not spoil the next one's line."""
+    store = make_store(str(tmp_path))
+    assert farm("worker", "--store", store, "--worker-id", "w1").returncode == 0
+    with DirectoryStore(store) as ours:
+        list(ours.tell([]))  # our handle has the file open and knows its size
+        with open(f"{store}/events.jsonl", "ab") as theirs:
+            theirs.write(b'{"ts":"2026-01-01T00:00:00.000000Z","level":"in')
+        assert farm("worker", "--store", store, "--worker-id", "w2").returncode == 0
+        with open(f"{store}/events.jsonl", "ab") as theirs:
+            theirs.write(b'{"ts":"20')
+        list(ours.tell([]))
+    assert farm("run", "--store", store, "--quiet").returncode == 0
+    assert_complete(store)
+
+
+def test_events_of_a_worker_killed_between_commit_and_event_are_told_by_the_next(
+    tmp_path: Path,
+) -> None:
+    """A supervisor that has its event file open sees that somebody else committed."""
+    store = make_store(str(tmp_path))
+    with DirectoryStore(store) as ours:
+        list(ours.tell([]))
+        assert farm("worker", "--store", store, "--worker-id", "w1").returncode == 0
+        path = Path(f"{store}/events.jsonl")
+        *lines, last = path.read_bytes().splitlines(keepends=True)
+        assert b"shard.completed" in last
+        path.write_bytes(b"".join(lines))
+        list(ours.tell([]))
+        told = [event for event in ours.events() if event.event == "shard.completed"]
+    assert [event.fields.get("recovered") for event in told] == [True]
+
+
+def test_a_claim_is_told_once(tmp_path: Path) -> None:
+    """The first event of a process is no reason to take its own commit for a forgotten one."""
+    store = make_store(str(tmp_path))
+    assert farm("worker", "--store", store, "--worker-id", "w1").returncode == 0
+    with DirectoryStore(store) as opened:
+        told = [(event.event, event.fields.get("recovered")) for event in opened.events()]
+    assert told[-2:] == [("shard.claimed", None), ("shard.completed", None)]
+    assert len(told) == 3
