@@ -27,7 +27,7 @@ from farm.files.records import Batch
 from farm.store.casefile import CASES_NAME, ORDER_NAME, Extent, ShardCases, StagedCases
 
 FLUSH_BYTES: Final = 8 << 20  # the size of a block of the cases file
-_AHEAD: Final = 2
+_AHEAD: Final = 1
 
 
 def write_cases(
@@ -115,7 +115,8 @@ class _Writer:
     def write(self, block: _Block) -> None:
         if not block.order:
             return
-        self.digest.update_joined(*digest_views(b"".join(block.records)))
+        for lines in block.records:  # one by one: they fit the processor's cache
+            self.digest.update_joined(*digest_views(lines))
         order = np.concatenate(block.order)
         self.order.write(order.astype("<u2").tobytes())
         counts = np.bincount(order)

@@ -241,9 +241,9 @@ class DirectoryStore:
         path = os.path.join(self.path, LEDGER_FILE)
         with _must_be_there(path):
             there = os.stat(LEDGER_FILE, dir_fd=self._folder.fd, follow_symlinks=False)
+            if self._known is not None and _look_of(there) == self._seen:
+                return self._known
             if self._known is not None:
-                if _look_of(there) == self._seen:
-                    return self._known
                 self._journal.doubt()
             self._open_snapshot()
             with open(self._snapshot_fd, "rb", closefd=False) as file:

@@ -33,9 +33,9 @@ class Journal:
         self._invocation_id = invocation_id
         self._clock = clock
         self._fd = -1
+        self._caught_up = False  # with the ledger, which is ahead when a process was killed
         self._size = -1  # of the file after our own last append; -1 when that is not known
         self._seq = 0
-        self._caught_up = False  # with the ledger, which is ahead when a process was killed
 
     def catch_up(self, ledger: Ledger, cases: Mapping[str, int]) -> None:
         """Append what the file does not tell of `ledger`, unless that is known to be nothing.
@@ -63,12 +63,17 @@ class Journal:
                 size = self._settle(size)
             events = self._stamp(notes, after=self._seq)
             data = b"".join(encode_event(event) for event in events)
-            # a write that fails leaves notes untold, and perhaps the half of a line
-            self._size, caught_up, self._caught_up = -1, self._caught_up, False
+            caught_up = self._caught_up
+            # a write that fails may leave the half of a line, and the rest untold
+            self._size, self._caught_up = -1, False
             write_fully(self._fd, data)
         self._size, self._caught_up = size + len(data), caught_up
         self._seq += len(events)
         return events
+
+    def doubt(self) -> None:
+        """Have the next commit look for missing events: somebody else committed."""
+        self._caught_up = False
 
     def number(self, notes: Sequence[Note]) -> list[Event]:
         """Stamp `notes` with the numbers that would follow, without writing them."""

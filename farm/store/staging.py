@@ -58,8 +58,8 @@ def sweep_staging(path: str, *, alive: Callable[[int], bool]) -> None:
 def _in_use(staging: str, maker: int, *, alive: Callable[[int], bool]) -> bool:
     owner = os.path.join(staging, _OWNER)
     if not os.path.exists(owner):
-        # killed before the lock was there, or about to make it: only the pid of another tells
-        return maker == os.getpid() or alive(maker)
+        # killed in its first moments; with our own id it may be in them now, in another thread
+        return maker == os.getpid()
     lock = FileLock(owner)
     try:
         return not lock.try_acquire()

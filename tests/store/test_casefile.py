@@ -238,9 +238,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     unit = 1 if sys.platform == "darwin" else 1024
     few, many = (
         int(subprocess.check_output([sys.executable, "-c", probe, str(count)])) * unit
-        for count in (300_000, 1_500_000)
+        for count in (700_000, 2_100_000)
     )
-    assert many - few < 20 * 1_200_000
+    assert many - few < 20 * 1_400_000
 
 
 def test_a_worker_reads_its_shard_without_numpy() -> None:

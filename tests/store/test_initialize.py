@@ -261,11 +261,11 @@ room.initialize(sys.argv[1], request, default_scorer=scorer)
 
 def test_the_staging_of_an_init_that_still_works_is_left_to_it(tmp_path: Path) -> None:
     """Its owner file is locked, or its process lives and has not come to name it yet."""
-    held, new = tmp_path / ".init-1-aaaaaaaa", tmp_path / f".init-{os.getpid()}-bbbbbbbb"
-    dead, old = tmp_path / ".init-1-cccccccc", tmp_path / ".init-4194305-dddddddd"
+    held, new = tmp_path / f".init-{os.getpid()}-aaaaaaaa", tmp_path / ".init-1-bbbbbbbb"
+    dead, old = tmp_path / f".init-{os.getpid()}-cccccccc", tmp_path / ".init-4194305-dddddddd"
     for staging in (held, new, dead, old):
         staging.mkdir()
-    (dead / "owner").touch()
+    (dead / "owner").touch()  # of an earlier process with our id, as in a container
     lock = FileLock(str(held / "owner"))
     assert lock.try_acquire()
     init(tmp_path)
