@@ -48,10 +48,6 @@ class Journal:
             self.append(missing_events(ledger, told, cases))
             self._caught_up = True
 
-    def doubt(self) -> None:
-        """Have the next `catch_up` look for missing events: somebody else committed."""
-        self._caught_up = False
-
     def append(self, notes: Sequence[Note]) -> list[Event]:
         """Stamp and append `notes`; no notes leave the file as it is."""
         if not notes:
@@ -72,7 +68,7 @@ class Journal:
         return events
 
     def doubt(self) -> None:
-        """Have the next commit look for missing events: somebody else committed."""
+        """Have the next `catch_up` look for missing events: somebody else committed."""
         self._caught_up = False
 
     def number(self, notes: Sequence[Note]) -> list[Event]:
@@ -96,10 +92,7 @@ class Journal:
                 self._fd = os.open(self.path, flags, 0o600)
 
     def _settle(self, size: int) -> int:
-        """Cut a torn last line and find the last number; gives the size that is left.
-
-        Appending behind a torn line would make one broken line of two.
-        """
+        """Cut a torn last line and find the last number; gives the size that is left."""
         line, torn = _last_line(self._fd, path=self.path)
         self._seq = _seq_of(line, path=self.path)
         if torn:  # whoever wrote it is dead or was refused the rest: we hold the commit lock

@@ -56,6 +56,9 @@ def sweep_staging(path: str, *, alive: Callable[[int], bool]) -> None:
 
 
 def _in_use(staging: str, maker: int, *, alive: Callable[[int], bool]) -> bool:
+    # in a container the next process often has the pid of the killed one: then the lock decides
+    if maker != os.getpid() and alive(maker):
+        return True
     owner = os.path.join(staging, _OWNER)
     if not os.path.exists(owner):
         # killed in its first moments; with our own id it may be in them now, in another thread
