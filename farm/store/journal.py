@@ -38,7 +38,7 @@ class Journal:
         self._seq = 0
 
     def catch_up(self, ledger: Ledger, cases: Mapping[str, int]) -> None:
-        """Append what the file does not tell of `ledger`; does so once, then does nothing.
+        """Append what the file does not tell of `ledger`, unless that is known to be nothing.
 
         Called before a commit, so that a damaged file (`Corrupt`) stops it in time and what the
         commit itself tells is not told twice. `cases` is the number of cases of each shard.
@@ -68,7 +68,7 @@ class Journal:
         return events
 
     def doubt(self) -> None:
-        """Have the next commit look for missing events: somebody else committed."""
+        """Have the next `catch_up` look for missing events: somebody else committed."""
         self._caught_up = False
 
     def number(self, notes: Sequence[Note]) -> list[Event]:

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from farm.files import incarnation
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
 
 OWN = current_incarnation()
@@ -97,8 +98,6 @@ def test_a_process_that_hides_from_us_is_not_gone(monkeypatch: pytest.MonkeyPatc
 
     The first process lives for as long as we do; its file is kept from us here.
     """
-    from farm.files import incarnation
-
     boot = OWN.partition(":")[0]
     monkeypatch.setattr(incarnation, "_start_of", lambda pid: "")
     assert not is_gone(f"{boot}:1:5")

@@ -357,6 +357,34 @@ def test_a_line_that_is_no_event_stops_the_next_commit_before_anything_is_writte
     assert digests(worked.path) == before
 
 
+@pytest.mark.parametrize("same_handle", [True, False])
+def test_what_a_commit_could_not_tell_is_told_by_the_next_commit_of_any_handle(
+    home: DirectoryHome, monkeypatch: pytest.MonkeyPatch, same_handle: bool
+) -> None:
+    """The snapshot was durable, then the disk was full or the process was killed."""
+    one, two = home.open(), home.open()
+    for store in (one, two):
+        store.tell([DRAINING])
+    real = os.write
+
+    def write(fd: int, data: bytes) -> int:
+        if b"shard.claimed" in bytes(data):
+            raise OSError(28, "")
+        return real(fd, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        with pytest.raises(StorageError, match=r"events\.jsonl: no space left on device"):
+            one.commit([Claim(worker="w1", ttl=9)])
+    (one if same_handle else two).commit([Claim(worker="w2", ttl=9)])
+    told = [(event.event, event.shard, event.fields.get("recovered")) for event in one.events()]
+    assert told[2:] == [
+        ("shard.claimed", "shard-0", True),
+        ("shard.claimed", "shard-1", None),
+    ]
+    assert fold(two.events()) == shard_states(two.ledger())
+
+
 def test_the_line_of_a_damaged_event_file_is_named(worked: DirectoryHome) -> None:
     path = worked.path / "events.jsonl"
     lines = event_lines(worked)
