@@ -24,6 +24,7 @@ _LEASE_MS = 10
 @click.argument("what", type=click.Choice(["recovery"]), default="recovery")
 @click.option(
     "--input",
+    metavar="FILE",
     type=FilledPath(allow_dash=True),
     help="Predictions.  [default: a sample of four cases]",
 )

@@ -138,9 +138,7 @@ def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Pla
     if request.input is None:
         raise SpecError("a new store needs an input: give --input FILE")
     source = _source(request.input, staging)
-    shards = request.shards
-    if shards is None:
-        shards = default_shards(count_cases(source, request.rules))
+    shards = _shard_count(source, request)
     staged = write_cases(read_cases(source, request.rules), shards=shards, directory=staging)
     plan = make_plan(
         identity=Identity(
@@ -190,6 +188,16 @@ def _write_plan(staging: str, plan: Plan) -> None:
         )
     finally:
         folder.close()
+
+
+def _shard_count(source: Source, request: Request) -> int:
+    if request.shards is not None:
+        return request.shards
+    try:
+        return default_shards(count_cases(source, request.rules))
+    except SpecError:
+        # the input breaks off: reading it names this again, and every bad record before it
+        return default_shards(0)
 
 
 def _shards(staged: StagedCases) -> tuple[Shard, ...]:
