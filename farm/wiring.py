@@ -111,10 +111,13 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
     from farm.runtime.evaluate import last_note
     from farm.runtime.supervisor import Ending, anything_to_do
 
+    store.confirm()
     now = int(wall_clock()) if settings.now_ms is None else settings.now_ms
     if not anything_to_do(store.ledger(), settings, now=now):
         ending = Ending()
-        on_events(store.number([last_note(store.ledger(), ending, elapsed_s=0.0)]))
+        last = [last_note(store.ledger(), ending, elapsed_s=0.0)]
+        # events that a kill kept from being told are something to do after all
+        on_events(store.tell(last) if store.events_missing() else store.number(last))
         return ending
     lock = store.run_lock()
     try:
