@@ -72,7 +72,7 @@ def acknowledged(stdout: str) -> list[str]:
 def copy(base: str, folder: Path, name: str) -> str:
     """Copy a store to break it; the copy has the same base name, which traces look for."""
     os.mkdir(folder / name)
-    return shutil.copytree(base, folder / name / "store")
+    return str(shutil.copytree(base, folder / name / "store"))
 
 
 @pytest.fixture(scope="module")
