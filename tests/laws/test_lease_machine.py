@@ -166,6 +166,14 @@ class Runs(RuleBasedStateMachine):
         # I6 it is set aside at the limit, neither before nor after
         assert outcome[0].quarantined == (books.charged >= MOST)
 
+    @rule(index=st.integers(0, SHARDS - 1), times=st.integers(1, MOST))
+    def fail_again_and_again(self, index: int, times: int) -> None:
+        for _ in range(times):
+            if not rules.eligible(self.store.ledger().leases[index], now=self.now):
+                return
+            for granted in self.claim("w1", limit=SHARDS, ours=False).values:
+                self.give_back(granted, charge=True)
+
     @rule(held=held, verdict=st.booleans())
     def publish(self, held: Held, verdict: bool) -> None:
         """First publish, duplicate, late one, or another verdict under the same version."""
