@@ -140,6 +140,7 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
 
     from farm.runtime.supervisor import anything_to_do
 
+    store.confirm()
     now = int(wall_clock()) if settings.now_ms is None else settings.now_ms
     if store.ledger().settled:
         return _nothing_to_do(store, on_events)
@@ -162,7 +163,9 @@ def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
     from farm.runtime.supervisor import Ending
 
     ending = Ending()
-    on_events(store.number([last_note(store.ledger(), ending, elapsed_s=0.0)]))
+    last = [last_note(store.ledger(), ending, elapsed_s=0.0)]
+    # events that a kill kept from being told are something to do after all
+    on_events(store.tell(last) if store.events_missing() else store.number(last))
     return ending
 
 

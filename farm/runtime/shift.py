@@ -76,6 +76,8 @@ class Shift:
         self._commit = commit
         self._tell = tell
         self._on_published = on_published
+        # leases that ran out, by a clock that may be set back: nobody has taken them for certain
+        self._given_up: list[Lease] = []
         self._queue: list[str] = []  # shards handed out and not started yet
         self._input_open = True
         self._reason = ""  # what the worker did wrong
@@ -130,7 +132,7 @@ class Shift:
         lease = self.held.get(shard)
         if lease is None or lease.version != version:
             return
-        del self.held[shard]
+        self._given_up.append(self.held.pop(shard))
         if shard == self.executing:
             self.dismiss(grace_s=0)
 
@@ -163,13 +165,14 @@ class Shift:
         self._listening.deadline = min(self._listening.deadline, self._silent_from)
 
     def _check_turn(self, message: Started | Scored) -> None:
-        """Refuse a message about a shard that the worker was not handed under this version."""
+        """Refuse a message about a shard that the worker was never handed under this version.
+
+        A shard that was lost meanwhile, and maybe handed to it again, is no fault of the worker.
+        """
         held = self.held.get(message.shard)
-        known = held is not None and held.version == message.version
+        known = held is None or message.version <= held.version
         if isinstance(message, Started):
-            known = message.shard in self._queue and (held is None or known)
-        elif held is None:  # lost meanwhile, or told twice: it counts for nothing
-            known = True
+            known = known and message.shard in self._queue
         if not known:
             raise ProtocolError(
                 f"{message.shard!r} v{message.version} is out of turn: it was not handed out so"
@@ -208,7 +211,8 @@ class Shift:
                 self._check_turn(message)
                 if shard == self.executing:
                     self.executing = ""
-                if shard in self.held:
+                held = self.held.get(shard)
+                if held is not None and held.version == version:
                     changes.append(
                         Publish(
                             shard=shard,
@@ -246,7 +250,9 @@ class Shift:
         fenced: list[Note] = []
         for change, outcome in zip(changes, outcomes, strict=True):
             if isinstance(change, Publish):
-                self.held.pop(change.shard, None)
+                lease = self.held.pop(change.shard, None)
+                if isinstance(outcome, FarmError) and lease is not None:
+                    self._given_up.append(lease)
                 if isinstance(outcome, Fenced):
                     fenced.append(
                         fenced_note(shard=change.shard, worker=self.name, refusal=outcome)
@@ -300,6 +306,7 @@ class Shift:
         changes = [
             self._give_up(lease, faulty=faulty, reason=reason) for lease in self.held.values()
         ]
+        changes += [self._release(lease, reason="its lease ran out") for lease in self._given_up]
         ended: dict[str, str | int] = {
             "worker": self.name,
             "worker_pid": self._process.pid,
@@ -327,12 +334,10 @@ class Shift:
                 max_attempts=self._settings.max_attempts,
                 reason=reason,
             )
-        return Release(
-            shard=lease.shard,
-            worker=lease.worker,
-            version=lease.version,
-            reason="run drained" if self.dismissed else reason,
-        )
+        return self._release(lease, reason="run drained" if self.dismissed else reason)
+
+    def _release(self, lease: Lease, *, reason: str) -> Release:
+        return Release(shard=lease.shard, worker=lease.worker, version=lease.version, reason=reason)
 
     async def _drain_log(self) -> None:
         await self._process.drain_log(self._log_line)

@@ -31,6 +31,7 @@ from farm.core.lease import Lease
 from farm.core.ledger import Ledger, decode_ledger, encode_ledger
 from farm.core.narration import narrate_all
 from farm.core.plan import Plan, Shard, decode_plan
+from farm.core.progress import fold, missing_events
 from farm.core.receipt import ReceiptReference, check_bytes, receipt_name
 from farm.errors import Corrupt, Fenced, SpecError
 from farm.files.atomic import Folder, storage_errors
@@ -98,6 +99,7 @@ class DirectoryStore:
         self._snapshot_fd = -1  # open on the snapshot we know, so its inode cannot be reused
         self._known: tuple[Ledger, str] | None = None
         self._seen: tuple[int, ...] = ()  # which file that was, and how it looked when read
+        self._confirmed = False  # whether the snapshot we know is durable for certain
         try:
             self._plan = decode_plan(
                 self._folder.read(PLAN_FILE), path=os.path.join(path, PLAN_FILE)
@@ -128,12 +130,26 @@ class DirectoryStore:
             ledger, checksum = self._latest()
             new, outcomes = apply(ledger, changes, now=int(self._clock()))
             if new is ledger:
+                self._confirm()
                 return Committed(ledger=new, outcomes=outcomes, events=[])
             self._journal.catch_up(ledger, self._cases)
             new = msgspec.structs.replace(new, previous=checksum)
             self._write(new)
             notes = narrate_all(changes, outcomes, before=ledger, cases=self._cases)
             return Committed(ledger=new, outcomes=outcomes, events=self._journal.append(notes))
+
+    def confirm(self) -> None:
+        """Make the snapshot that is there durable, before anybody builds on it.
+
+        Its writer may have been killed between the rename and the sync of the folder. Changes
+        no file and needs no lock: the sync serves whatever snapshot is there by then.
+        """
+        self._latest()
+        self._confirm()
+
+    def events_missing(self) -> bool:
+        """Tell whether the event file is behind the ledger, as a killed writer leaves it."""
+        return bool(missing_events(self.ledger(), fold(self.events()), self._cases))
 
     def read_cases(self, shard: Shard) -> bytes:
         """Give a shard's records, held against the digest in the plan."""
@@ -255,7 +271,13 @@ class DirectoryStore:
         if [lease.shard for lease in ledger.leases] != [shard.name for shard in self._plan.shards]:
             raise Corrupt(path=path, reason="its shards are not those of the plan")
         self._known = (ledger, checksum)
+        self._confirmed = False
         return self._known
+
+    def _confirm(self) -> None:
+        if not self._confirmed:
+            self._folder.sync()
+            self._confirmed = True
 
     def _write(self, ledger: Ledger) -> None:
         data, checksum = encode_ledger(ledger)
@@ -263,6 +285,7 @@ class DirectoryStore:
         with storage_errors(os.path.join(self.path, LEDGER_FILE)):
             self._open_snapshot()
         self._known = (ledger, checksum)
+        self._confirmed = True
 
     def _open_snapshot(self) -> None:
         self._forget()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from farm.core.event import note
 from farm.files.atomic import Folder
 from farm.files.lock import FileLock
 from farm.store.directory import DirectoryStore
@@ -95,13 +96,15 @@ def test_events_go_on_behind_a_line_that_was_cut_short(tmp_path: Path) -> None:
     store = make_store(str(tmp_path))
     assert farm("worker", "--store", store, "--worker-id", "w1").returncode == 0
     with DirectoryStore(store) as ours:
-        list(ours.tell([]))  # our handle has the file open and knows its size
+        ours.tell(
+            [note("run.draining", reason="test")]
+        )  # our handle has the file open and knows its size
         with open(f"{store}/events.jsonl", "ab") as theirs:
             theirs.write(b'{"ts":"2026-01-01T00:00:00.000000Z","level":"in')
         assert farm("worker", "--store", store, "--worker-id", "w2").returncode == 0
         with open(f"{store}/events.jsonl", "ab") as theirs:
             theirs.write(b'{"ts":"20')
-        list(ours.tell([]))
+        ours.tell([note("run.draining", reason="test")])
     assert farm("run", "--store", store, "--quiet").returncode == 0
     assert_complete(store)
 
@@ -112,13 +115,13 @@ def test_events_of_a_worker_killed_between_commit_and_event_are_told_by_the_next
     """A supervisor that has its event file open sees that somebody else committed."""
     store = make_store(str(tmp_path))
     with DirectoryStore(store) as ours:
-        list(ours.tell([]))
+        ours.tell([note("run.draining", reason="test")])
         assert farm("worker", "--store", store, "--worker-id", "w1").returncode == 0
         path = Path(f"{store}/events.jsonl")
         *lines, last = path.read_bytes().splitlines(keepends=True)
         assert b"shard.completed" in last
         path.write_bytes(b"".join(lines))
-        list(ours.tell([]))
+        ours.tell([note("run.draining", reason="test")])
         told = [event for event in ours.events() if event.event == "shard.completed"]
     assert [event.fields.get("recovered") for event in told] == [True]
 
@@ -131,3 +134,18 @@ def test_a_claim_is_told_once(tmp_path: Path) -> None:
         told = [(event.event, event.fields.get("recovered")) for event in opened.events()]
     assert told[-2:] == [("shard.claimed", None), ("shard.completed", None)]
     assert len(told) == 3
+
+
+def test_a_finished_run_tells_what_a_killed_one_could_not(tmp_path: Path) -> None:
+    """Killed between its last commit and the event of it: the next run has that much to do."""
+    store = make_store(str(tmp_path))
+    assert farm("run", "--store", store, "--quiet").returncode == 0
+    path = Path(f"{store}/events.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    last = max(place for place, line in enumerate(lines) if b"shard.completed" in line)
+    path.write_bytes(b"".join(lines[:last]))
+    assert farm("run", "--store", store, "--quiet").returncode == 0
+    assert_complete(store)
+    told = path.read_bytes()
+    assert farm("run", "--store", store, "--quiet").returncode == 0
+    assert path.read_bytes() == told  # and then nothing more

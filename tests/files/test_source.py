@@ -94,7 +94,12 @@ def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
         ("a.jsonl.zst", RECORD, "bad_compression", "is no zst stream"),
         ("a.jsonl.gz", gzip.compress(RECORD, mtime=0)[:-9], "truncated", "gz stream is cut short"),
         ("a.jsonl.zst", zstd.compress(RECORD)[:-2], "truncated", "zst stream is cut short"),
-        ("a.jsonl.gz", gzip.compress(RECORD, mtime=0) + b"junk", "bad_compression", "damaged after"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(RECORD, mtime=0) + b"junk",
+            "bad_compression",
+            "damaged after",
+        ),
     ],
 )
 def test_what_cannot_be_read_has_one_clear_message(

@@ -1,0 +1,204 @@
+"""Ctrl-C and SIGTERM: once drains, twice terminates, three times leaves; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from farm.files.lock import FileLock
+from farm.store.directory import DirectoryStore
+from tests.faults.runs import FARM, assert_complete, farm, follow, make_store, started
+
+CTRL_C = b"\x03"
+# become the foreground of the terminal on stdin, then the command
+ON_TERMINAL = (
+    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+class Terminal:
+    """A person at a terminal, running a command whose log is read from it."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.keyboard, screen = pty.openpty()
+        command = [*FARM, *arguments, "--log-format", "json"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", ON_TERMINAL, *command],
+            stdin=screen, stdout=subprocess.DEVNULL, stderr=screen,
+        )  # fmt: skip
+        os.close(screen)
+        self.shown = b""
+
+    def press(self, key: bytes) -> None:
+        os.write(self.keyboard, key)
+
+    def read(self) -> bool:
+        """Read what is shown next; false when the command has ended."""
+        try:
+            new = os.read(self.keyboard, 65536)
+        except OSError:  # how a terminal says that nobody is left on the other side
+            return False
+        self.shown += new
+        return bool(new)
+
+    def wait_for(self, event: str, *, times: int = 1) -> None:
+        while self.shown.count(f'"event":"{event}"'.encode()) < times:
+            assert self.read(), f"ended before {event}: {self.shown!r}"
+
+    def end(self, *, timeout_s: float = 20) -> int:
+        while self.read():
+            pass
+        return self.process.wait(timeout_s)
+
+
+@contextmanager
+def terminal(*arguments: str) -> Iterator[Terminal]:
+    opened = Terminal(*arguments)
+    try:
+        yield opened
+    finally:
+        if opened.process.poll() is None:
+            opened.process.kill()
+            opened.process.wait()
+        os.close(opened.keyboard)
+
+
+def assert_free_and_uncharged(store: str) -> None:
+    with DirectoryStore(store) as opened:
+        leases = opened.ledger().leases
+    assert [lease.shard for lease in leases if lease.worker and not lease.done] == []
+    assert {lease.attempts for lease in leases} == {0}
+
+
+def assert_goes_on_at_once(store: str) -> None:
+    """The next run waits for no lease: it is over long before one of 30 s expires."""
+    began = time.monotonic()
+    assert farm("run", "--store", store, "--quiet").returncode == 0
+    assert time.monotonic() - began < 15
+    assert_complete(store)
+
+
+def test_ctrl_c_once_drains(tmp_path: Path) -> None:
+    """The worker finishes the shard it is at, the rest is released, the way on is told."""
+    store = make_store(str(tmp_path), cases=40, shards=8)
+    options = ("--workers", "1", "--shards-per-process", "8", "--delay-ms", "700")
+    with terminal("run", "--store", store, *options) as run:
+        run.wait_for("shard.completed")  # the next one is executing by then
+        run.press(CTRL_C)
+        assert run.end() == 130
+    assert b"interrupted by SIGINT" in run.shown
+    assert f"continue with: farm run --store {store}".encode() in run.shown
+    assert b'"event":"run.interrupted"' in run.shown
+    with DirectoryStore(store) as opened:
+        done = opened.ledger().states()["done"]
+    assert 2 <= done < 8
+    assert_free_and_uncharged(store)
+    assert_goes_on_at_once(store)
+
+
+def test_ctrl_c_twice_terminates(tmp_path: Path) -> None:
+    """Shards that would take 60 s are not waited for, whatever the grace."""
+    store = make_store(str(tmp_path))
+    options = ("--delay-ms", "60000", "--grace-s", "60")
+    began = time.monotonic()
+    with terminal("run", "--store", store, *options) as run:
+        run.wait_for("worker.spawned", times=2)
+        run.press(CTRL_C)
+        run.wait_for("run.draining")
+        run.press(CTRL_C)
+        assert run.end() == 130
+    assert time.monotonic() - began < 20
+    assert_free_and_uncharged(store)
+    assert_goes_on_at_once(store)
+
+
+def test_ctrl_c_three_times_leaves_at_once(tmp_path: Path) -> None:
+    """Also when the store does not answer: here its commit lock is held for ever."""
+    store = make_store(str(tmp_path))
+    stuck = FileLock(f"{store}/lock")
+    with terminal("run", "--store", store, "--delay-ms", "60000") as run:
+        run.wait_for("worker.spawned", times=2)
+        stuck.acquire(timeout_s=5)
+        began = time.monotonic()
+        presses = 0
+        while run.process.poll() is None and presses < 50:
+            run.press(CTRL_C)
+            presses += 1
+            try:
+                run.process.wait(0.2)  # two presses within one instant would count as one
+            except subprocess.TimeoutExpired:
+                continue
+        assert run.process.wait(1) == 130
+        assert time.monotonic() - began < 8  # the lock would be waited for 10 s
+    assert presses >= 3
+    stuck.close()
+    assert_goes_on_at_once(store)
+
+
+def test_sigterm_drains_as_ctrl_c_does(tmp_path: Path) -> None:
+    """Schedulers send it before they take the machine away; exit 143."""
+    store = make_store(str(tmp_path), cases=40, shards=8)
+    options = ("--workers", "1", "--shards-per-process", "8", "--delay-ms", "500")
+    with started("run", "--store", store, *options) as run:
+        for event in follow(run):
+            if event["event"] == "shard.completed":
+                run.send_signal(signal.SIGTERM)
+                break
+        _, said = run.communicate(timeout=30)
+    assert run.returncode == 143
+    assert b"interrupted by SIGTERM" in said
+    assert f"continue with: farm run --store {store}".encode() in said
+    assert_free_and_uncharged(store)
+    assert_goes_on_at_once(store)
+
+
+def test_sigterm_to_the_whole_group_charges_nobody(tmp_path: Path) -> None:
+    """Some schedulers signal every process: workers that end by themselves are not at fault."""
+    store = make_store(str(tmp_path), cases=40, shards=8)
+    pids: list[int] = []
+    with started("run", "--store", store, "--delay-ms", "300") as run:
+        for event in follow(run):
+            if event["event"] == "worker.spawned":
+                pids.append(int(str(event["worker_pid"])))
+            if event["event"] == "shard.completed":
+                break
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                continue
+        run.send_signal(signal.SIGTERM)
+        run.communicate(timeout=30)
+    assert run.returncode == 143
+    assert_free_and_uncharged(store)
+    assert_goes_on_at_once(store)
+
+
+def test_sigterm_while_a_store_is_made_leaves_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    command = [*FARM, "init", "--store", str(store), "--input", "-", "--shards", "3"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as init:
+        assert init.stdin is not None
+        case = {"id": "a", "prompt": "p", "expected": "x", "response": "x"}
+        init.stdin.write(json.dumps(case).encode() + b"\n")
+        init.stdin.flush()
+        end = time.monotonic() + 20
+        while not list(store.glob(".init-*/input")):
+            assert time.monotonic() < end
+            time.sleep(0.01)  # staging is all there is to be seen of an init
+        init.send_signal(signal.SIGTERM)
+        assert init.wait(20) == 143
+        assert init.stderr is not None
+        assert init.stderr.read().startswith(b"farm: interrupted by SIGTERM")
+    assert not store.exists()
