@@ -4,7 +4,8 @@
 
     FarmError                       the job could not be done            exit 1
     ├── SpecError                   fix the file or the flag             exit 1
-    │   └── IdentityMismatch        use the store this run belongs to    exit 1
+    │   ├── IdentityMismatch        use the store this run belongs to    exit 1
+    │   └── BadNumbers              fix the numbers given to a statistic exit 1
     ├── UsageError                  fix the command line                 exit 2
     ├── Busy                        try again later                      exit 1
     ├── Fenced                      stop: somebody else holds the shard  exit 1
@@ -75,6 +76,13 @@ class IdentityMismatch(SpecError):
             f"store {store!r} was made for {field} {stored!r}, this command gives {given!r}; "
             "nothing was changed: use another --store, or the original input and options"
         )
+
+
+class BadNumbers(SpecError, ValueError):
+    """A score, confidence, count or row breaks its contract; nothing was computed.
+
+    Also a ValueError, so that library callers need not know the tree.
+    """
 
 
 class UsageError(FarmError):
