@@ -47,7 +47,8 @@ def test_wilson_is_symmetric_in_right_and_wrong(case):
 
 @given(st.integers(1, 1000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_a_higher_level_contains_a_lower_one(case):
-    narrow, wide = wilson(*case, level=0.9).bounds, wilson(*case, level=0.99).bounds
+    successes, n = case
+    narrow, wide = wilson(successes, n, 0.9).bounds, wilson(successes, n, 0.99).bounds
     assert wide[0] <= narrow[0]
     assert narrow[1] <= wide[1]
 
