@@ -18,6 +18,18 @@ from farm.errors import BadNumbers
 from farm.stats.arrays import Floats, Ints
 from farm.stats.means import cluster_codes
 
+# How a case can end, in the order reports show it.
+OUTCOMES = (
+    "correct",
+    "wrong",
+    "empty",
+    "unparsed",
+    "refused",
+    "truncated",
+    "timeout",
+    "error",
+    "unscorable",
+)
 NOT_SCORED = frozenset({"error", "unscorable"})  # never a wrong answer, never in a mean
 
 
@@ -48,6 +60,15 @@ class EvalRun(Struct, frozen=True, kw_only=True):
     def scored(self) -> bool:
         """True when the trial counts in a mean."""
         return self.score is not None and self.outcome not in NOT_SCORED
+
+    @property
+    def ended(self) -> str:
+        """The outcome; where the row gives none, what its verdict amounts to."""
+        if self.outcome:
+            return self.outcome
+        if self.score is None:
+            return "error"
+        return "correct" if self.correct else "wrong"
 
     @property
     def place(self) -> str:

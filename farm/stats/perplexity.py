@@ -6,9 +6,11 @@ Never a mean of per-text perplexities, which lets one short odd text decide.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from farm.errors import BadNumbers
 from farm.stats.arrays import Numbers, floats, same_length
@@ -17,12 +19,16 @@ _LARGEST_EXPONENT = 709.0  # exp of more is not a finite double
 
 
 class PerplexityResult(Struct, frozen=True, kw_only=True):
-    """Perplexity over `total_tokens` tokens; None with a reason when it is no finite number."""
+    """Perplexity over `total_tokens` tokens; None with a reason when it is no finite number.
+
+    `excluded` counts generations left out because their figures were missing or impossible.
+    """
 
     perplexity: float | None
     avg_neg_log_likelihood: float | None
     total_tokens: int
     reason: str = ""
+    excluded: int = 0
 
     @classmethod
     def from_token_nll(cls, neg_log_probs: Numbers, token_counts: Numbers) -> PerplexityResult:
@@ -55,6 +61,25 @@ class PerplexityResult(Struct, frozen=True, kw_only=True):
         return cls(
             perplexity=math.exp(average), avg_neg_log_likelihood=average, total_tokens=tokens
         )
+
+
+def measure_perplexity(
+    token_nll: Sequence[float | None], token_counts: Sequence[int | None]
+) -> PerplexityResult:
+    """Combine generations as models gave them.
+
+    One whose NLL or count is missing or breaks the contract is left out and counted: a report of
+    a long run must not fail over one bad number of a server.
+    """
+    usable = [
+        (nll, count)
+        for nll, count in zip(token_nll, token_counts, strict=True)
+        if nll is not None and count is not None and 0.0 <= nll < math.inf and count > 0
+    ]
+    result = PerplexityResult.from_token_nll(
+        [nll for nll, _ in usable], [count for _, count in usable]
+    )
+    return replace(result, excluded=len(token_nll) - len(usable))
 
 
 def _refuse(
