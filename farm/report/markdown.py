@@ -94,26 +94,25 @@ def _notes(envelope: Envelope) -> list[str]:
             for row in envelope.leaderboard
             if len(row.model_id) > _NAME_CUT
         ],
-        *[note for row in envelope.leaderboard for note in row_notes(row)],
+        *[f"- {markdown(note)}" for row in envelope.leaderboard for note in row_warnings(row)],
     ]
     return [*notes, ""] if notes else []
 
 
-def row_notes(row: LeaderboardRow) -> list[str]:
-    """Return what a reader must know about a row, as Markdown list items."""
-    name = markdown(row.model_id[:_NAME_CUT])
-    notes = []
+def row_warnings(row: LeaderboardRow) -> list[str]:
+    """Return what a reader must know about a row, as plain sentences with the name in them."""
+    name, notes = row.model_id, []
     if row.n_missing:
         notes.append(
-            f"- {name}: {count(row.n_missing, 'task')} without a score; "
-            "ranked below every complete model."
+            f"{name}: {count(row.n_missing, 'task')} without a score; "
+            "ranked below any complete model."
         )
     if "small_n" in row.ci_flags:
-        notes.append(f"- {name}: only {count(row.tasks_completed, 'task')}; the interval is rough.")
+        notes.append(f"{name}: only {count(row.tasks_completed, 'task')}; the interval is rough.")
     if "few_clusters" in row.ci_flags:
-        notes.append(f"- {name}: under 20 clusters; the interval is rough.")
+        notes.append(f"{name}: under 20 clusters; the interval is rough.")
     if row.ci_reason and row.tasks_completed:
-        notes.append(f"- {name}: no interval, {row.ci_reason}.")
+        notes.append(f"{name}: no interval, {row.ci_reason}.")
     return notes
 
 
