@@ -70,6 +70,7 @@ def page_of(
 ) -> Page:
     """Return the page of an envelope, its headline figures and warnings written out."""
     failure = (f"{envelope.error.code}: {envelope.error.detail}",) if envelope.error else ()
+    best_first = [row.model_id for row in envelope.leaderboard]
     return Page(
         title=title,
         subtitle=subtitle,
@@ -80,8 +81,8 @@ def page_of(
         ),
         leaderboard=envelope.leaderboard,
         pairwise=envelope.pairwise,
-        calibration=envelope.calibration,
-        outcomes=envelope.outcomes,
+        calibration={model: envelope.calibration[model] for model in best_first},
+        outcomes={model: envelope.outcomes[model] for model in best_first},
         signature=envelope.signature.lines,
         identity=envelope.identity,
         level=envelope.signature.level,

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from farm.stats.arrays import Floats, Ints, Numbers, floats, same_length, shares
+from farm.errors import BadNumbers
+from farm.stats.arrays import Floats, Ints, Numbers, floats, only_zero_and_one, same_length, shares
 from farm.stats.intervals import wilson
 
 _EDGES = np.array([i / 10 for i in range(1, 10)])
@@ -75,10 +76,12 @@ class CalibrationReport(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_predictions(cls, confidences: Numbers, correct: Numbers) -> CalibrationReport:
-        """Compute the report; BadNumbers on a confidence outside [0, 1] or lengths that differ."""
-        return _measure(
-            shares(confidences, what="confidences"), shares(correct, what="correct"), excluded=0
-        )
+        """Compute the report.
+
+        BadNumbers on a confidence outside [0, 1], a verdict
+        that is neither 0 nor 1, or lengths that differ.
+        """
+        return _measure(shares(confidences, what="confidences"), _verdicts(correct), excluded=0)
 
 
 def calibrate(confidences: Sequence[float | None], correct: Sequence[bool]) -> CalibrationReport:
@@ -87,10 +90,18 @@ def calibrate(confidences: Sequence[float | None], correct: Sequence[bool]) -> C
     A missing confidence, or one outside [0, 1], is left out and counted in `excluded`.
     """
     given = floats([math.nan if c is None else c for c in confidences], what="confidences")
-    right = shares(correct, what="correct")
+    right = _verdicts(correct)
     same_length(given, right, what="confidences and correct")
     usable = (given >= 0.0) & (given <= 1.0)
     return _measure(given[usable], right[usable], excluded=int(usable.size - usable.sum()))
+
+
+def _verdicts(correct: Numbers) -> Floats:
+    right = floats(correct, what="correct")
+    if not only_zero_and_one(right):
+        odd = int(np.flatnonzero((right != 0.0) & (right != 1.0))[0])
+        raise BadNumbers(f"correct: value {float(right[odd])!r} at index {odd} must be 0 or 1")
+    return right
 
 
 def _measure(confidence: Floats, right: Floats, *, excluded: int) -> CalibrationReport:

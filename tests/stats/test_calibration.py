@@ -49,6 +49,11 @@ def test_impossible_predictions_are_refused(row):
         CalibrationReport.from_predictions(row["confidence"], row["correct"])
 
 
+def test_a_verdict_is_right_or_wrong():
+    with pytest.raises(BadNumbers, match=r"0\.5 at index 1 must be 0 or 1"):
+        CalibrationReport.from_predictions([0.9, 0.8], [1, 0.5])
+
+
 @given(PAIRS)
 def test_the_five_brier_terms_add_up(pairs):
     report = CalibrationReport.from_predictions(*zip(*pairs, strict=True))

@@ -131,7 +131,10 @@
   }
 
   /* ---- drawing ---- */
-  // Text with invisible and direction-changing characters named, and the search marked.
+  const isHighHalf = (text, at) => (text.charCodeAt(at) & 0xfc00) === 0xd800;
+  const isLowHalf = (text, at) => (text.charCodeAt(at) & 0xfc00) === 0xdc00;
+
+  // Text with what hides, turns direction or is half a character named, and the search marked.
   function foreign(text, wanted) {
     const made = document.createDocumentFragment();
     const lower = wanted ? text.toLowerCase() : "";
@@ -143,7 +146,10 @@
         flush();
         made.append(element("mark", {}, text.slice(at, at + wanted.length)));
         at += wanted.length - 1;
-      } else if (CONTROL.test(text[at])) {
+      } else if (isHighHalf(text, at) && isLowHalf(text, at + 1)) {
+        plain += text.slice(at, at + 2);
+        at += 1;
+      } else if (CONTROL.test(text[at]) || isHighHalf(text, at) || isLowHalf(text, at)) {
         flush();
         const code = text.charCodeAt(at).toString(16).toUpperCase().padStart(4, "0");
         made.append(element("span", { class: "ctl" }, `U+${code}`));
