@@ -78,8 +78,8 @@ class CalibrationReport(Struct, frozen=True, kw_only=True):
     def from_predictions(cls, confidences: Numbers, correct: Numbers) -> CalibrationReport:
         """Compute the report.
 
-        BadNumbers on a confidence outside [0, 1], a verdict
-        that is neither 0 nor 1, or lengths that differ.
+        BadNumbers on a confidence outside [0, 1], a verdict that is neither 0 nor 1, or lengths
+        that differ.
         """
         return _measure(shares(confidences, what="confidences"), _verdicts(correct), excluded=0)
 

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -96,6 +96,10 @@ def test_the_policy_allows_the_one_script_and_the_one_sheet(envelope):
         assert f"{tag}-src 'sha256-{digest}'" in policy[1]
 
 
+@example("<b>bold</b>")
+@example('"><i>x')
+@example("'><i>x")
+@example("</title></style></script></textarea><u>")
 @given(HOSTILE)
 @settings(max_examples=40, deadline=None)
 def test_no_foreign_text_adds_an_element(text):
