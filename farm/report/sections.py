@@ -60,8 +60,13 @@ def leaderboard_section(rows: Sequence[LeaderboardRow], *, level: float) -> Sect
     return _section(
         "leaderboard",
         "Leaderboard",
-        "Means are over tasks, samples of a task averaged first. Overlapping intervals do not "
-        "mean equal models: the comparison below pairs them task by task.",
+        "Means are over tasks, samples of a task averaged first."
+        + (
+            " Overlapping intervals do not mean equal models: the comparison below pairs them "
+            "task by task."
+            if len(rows) > 1
+            else ""
+        ),
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
         "</div>",
     )
@@ -135,7 +140,9 @@ def _pair_cell(found: tuple[PairwiseDiff, float] | None, *, same: bool) -> str:
         verdict = "ahead" if difference > 0 else "behind"
     return (
         f'<td class="{verdict}" title="{escape(tip)}">{signed(difference)}'
-        f"<small>{verdict}, p {chance(pair.p_holm)}</small></td>"
+        f"<small>{verdict}, p {chance(pair.p_holm)}</small>"
+        # a tip is for the mouse alone; readers of the text get it too
+        f'<span class="vh">{escape(tip)}</span></td>'
     )
 
 

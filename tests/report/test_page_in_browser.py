@@ -231,7 +231,7 @@ def test_a_hundred_thousand_cases_open_in_under_two_seconds(browser, tmp_path):
         visit(browser, path)
         spent.append(time.monotonic() - start)
     assert shown(browser) == "100,000 of 100,000 cases"
-    assert min(spent) < 2.0
+    assert min(spent) < 2.0, spent
     browser.find_element(By.ID, "search").send_keys("needle")
     done = "return document.getElementById('case-status').textContent === '1 of 100,000 cases'"
     wait(browser, done, 60)
