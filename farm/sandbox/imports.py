@@ -1,0 +1,61 @@
+"""Modules a candidate may not name: a policy with a clear answer, not a wall.
+
+The kernel is the wall. This list tells a reader of the report *why* a program was not run, and
+catches what the kernel would only turn into a confusing error later. Programs that import a
+denied module through another one, or build its name at run time, meet the kernel instead.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+DENIED = (
+    "asyncio.subprocess",
+    "ctypes",
+    "http.client",
+    "os.system",
+    "requests",
+    "shutil",
+    "socket",
+    "subprocess",
+    "urllib",
+)
+
+
+def is_denied(dotted: str) -> str | None:
+    """Return the entry of the list that covers a dotted name, or None."""
+    for entry in DENIED:
+        if dotted == entry or dotted.startswith(entry + "."):
+            return entry
+    return None
+
+
+def find_denied(tree: ast.AST) -> tuple[str, int] | None:
+    """Return the first denied name a program mentions and its line, or None.
+
+    Sees `import x`, `from x import y`, an attribute chain such as `os.system` whatever is done
+    with it, and `__import__("x")` or `import_module("x")` with the name written out.
+    """
+    for node in ast.walk(tree):
+        for dotted in _names(node):
+            entry = is_denied(dotted)
+            if entry is not None:
+                return entry, getattr(node, "lineno", 0)
+    return None
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield alias.name
+    elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        for alias in node.names:
+            yield f"{node.module}.{alias.name}"
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        if node.value.id in ("os", "asyncio"):
+            yield f"{node.value.id}.{node.attr}"
+    elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        if name in ("__import__", "import_module") and isinstance(node.args[0].value, str):
+            yield node.args[0].value

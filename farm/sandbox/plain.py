@@ -1,0 +1,331 @@
+"""Plain values in transit: what crosses between candidate and tester, and stays shared.
+
+Numbers, text and other immutable values cross by value. A mutable container crosses once and
+from then on has a number on both sides: every message carries what has changed in the shared
+containers since the last one, so that sorting an argument in place, returning the argument
+itself, and lists inside lists inside themselves behave as they would in one process.
+
+Containers travel as a flat table of contents, never nested, so depth costs no recursion.
+Everything else (objects, functions, modules) is left to the side that owns it: `export` turns
+it into a tagged reference, `adopt` turns a foreign reference into a stand-in.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import operator
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from farm.sandbox.frames import Message, PeerBroke
+
+Json = Any  # what json.loads gives: checked where it is used
+
+_KINDS: dict[str, Callable[[], Any]] = {
+    "list": list,
+    "dict": dict,
+    "set": set,
+    "bytearray": bytearray,
+    "deque": collections.deque,
+    "Counter": collections.Counter,
+    "OrderedDict": collections.OrderedDict,
+    "defaultdict": collections.defaultdict,
+}
+_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items() if isinstance(kind, type)}
+_IN_PAIRS = frozenset({"dict", "Counter", "OrderedDict", "defaultdict"})
+_EXACT_IN_JSON = 1 << 53
+
+
+def contents(kind: str, container: Any) -> list[Any]:
+    """Return what a container holds, one level deep; keys and values in turn for mappings."""
+    if kind in _IN_PAIRS:
+        return [part for pair in dict.items(container) for part in pair]
+    if kind == "bytearray":
+        return [bytes(container)]
+    return list(container)
+
+
+def fill(kind: str, container: Any, parts: list[Any]) -> None:
+    """Make a container hold exactly `parts`, keeping the object itself."""
+    if kind in ("list", "bytearray"):
+        container[:] = parts if kind == "list" else parts[0]
+    elif kind in _IN_PAIRS:
+        dict.clear(container)
+        for key, value in zip(parts[::2], parts[1::2], strict=True):
+            dict.__setitem__(container, key, value)
+    else:
+        container.clear()
+        if kind == "set":
+            container.update(parts)
+        else:
+            container.extend(parts)
+
+
+class Traffic:
+    """One side's book of shared containers, and the packing and unpacking of values.
+
+    `first` is 0 on one side and 1 on the other, so that numbers given by both never meet.
+    """
+
+    def __init__(
+        self, first: int, *, export: Callable[[Any], Json], adopt: Callable[[Json], Any]
+    ) -> None:
+        self._next = first
+        self._export = export
+        self._adopt = adopt
+        self._shared: dict[int, Any] = {}
+        self._kind: dict[int, str] = {}
+        self._last: dict[int, list[Any]] = {}
+        self._number: dict[int, int] = {}
+        self._fresh: list[int] = []
+        self._shared[-1] = []
+        self._unused_count = sys.getrefcount(self._shared[-1])
+        del self._shared[-1]
+
+    # --- going out
+
+    def pack(self, value: Any) -> Json:
+        """Turn a value into JSON; containers become references to the book."""
+        kind = type(value)
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind is int:
+            return value if -_EXACT_IN_JSON < value < _EXACT_IN_JSON else _tagged("i", hex(value))
+        if kind is float:
+            return value if value - value == 0 else _tagged("f", repr(value))
+        if kind in _NAMES:
+            return _tagged("r", self._share(value, _NAMES[kind]))
+        if kind is tuple or kind is frozenset:
+            return _tagged(kind.__name__, [self.pack(part) for part in value])
+        if kind is bytes:
+            return _tagged("bytes", base64.b64encode(value).decode("ascii"))
+        if kind is complex:
+            return _tagged("complex", [repr(value.real), repr(value.imag)])
+        if kind is range or kind is slice:
+            ends = (value.start, value.stop, value.step)
+            return _tagged(kind.__name__, [self.pack(end) for end in ends])
+        rare = _pack_rare(self, kind, value)
+        return self._export(value) if rare is None else rare
+
+    def _share(self, container: Any, kind: str) -> int:
+        number = self._number.get(id(container))
+        if number is None:
+            number = self._next
+            self._next += 2
+            self._enter(number, kind, container)
+            self._fresh.append(number)
+        return number
+
+    def _enter(self, number: int, kind: str, container: Any) -> None:
+        self._shared[number] = container
+        self._kind[number] = kind
+        self._number[id(container)] = number
+
+    def seal(self, message: Message, *, forget: bool) -> Message:
+        """Add to a packed message what its reader must know about containers.
+
+        With `forget`, containers nobody on this side holds any more leave both books.
+        """
+        if forget and self._shared:
+            message["drop"] = self._drop_unused()
+        changed = [
+            [number, [self.pack(part) for part in self._last[number]]]
+            for number in list(self._last)
+            if self._has_changed(number)
+        ]
+        fresh: list[Json] = []
+        while self._fresh:  # packing one container may find others inside
+            number = self._fresh.pop()
+            container = self._shared[number]
+            kind = self._kind[number]
+            now = self._last[number] = contents(kind, container)
+            longest = container.maxlen if kind == "deque" else None
+            fresh.append([number, kind, longest, [self.pack(part) for part in now]])
+        if changed:
+            message["changed"] = changed
+        if fresh:
+            message["fresh"] = fresh
+        return message
+
+    def _has_changed(self, number: int) -> bool:
+        kind = self._kind[number]
+        now = contents(kind, self._shared[number])
+        before = self._last[number]
+        if kind == "bytearray":
+            same = now == before
+        else:  # parts are immutable or numbered themselves: identity tells
+            same = len(now) == len(before) and all(map(operator.is_, now, before))
+        self._last[number] = now
+        return not same
+
+    def _drop_unused(self) -> list[int]:
+        dropped: list[int] = []
+        for number in list(self._shared):
+            if sys.getrefcount(self._shared[number]) <= self._unused_count:
+                dropped.append(number)
+                self.forget(number)
+        return dropped
+
+    def forget(self, number: int) -> None:
+        """Strike a container from this side's book; the tester decides when."""
+        container = self._shared.pop(number, None)
+        self._number.pop(id(container), None)
+        self._kind.pop(number, None)
+        self._last.pop(number, None)
+
+    # --- coming in
+
+    def unseal(self, message: Message) -> None:
+        """Bring this side's containers up to date; a malformed table raises `PeerBroke`."""
+        fresh = _listed(message.get("fresh"))
+        filled: list[tuple[int, Json]] = []
+        for number, kind, longest, parts in fresh:
+            mine = type(number) is not int or number % 2 == self._next % 2
+            if mine or number in self._shared or kind not in _KINDS:
+                raise PeerBroke("a container's number is not the peer's to give, or its kind odd")
+            made = collections.deque(maxlen=longest) if kind == "deque" else _KINDS[kind]()
+            self._enter(number, kind, made)
+            filled.append((number, parts))
+        for number, parts in _listed(message.get("changed")):
+            filled.append((number, parts))
+        for number, parts in filled:
+            fill(self._kind[number], self._shared[number], [self.unpack(p) for p in parts])
+        for number, _ in filled:
+            # taken after all are filled: from here on changes are this side's own
+            self._last[number] = contents(self._kind[number], self._shared[number])
+
+    def unpack(self, packed: Json) -> Any:
+        """Turn JSON back into a value; what is no value's form raises."""
+        if packed is None or type(packed) in (bool, str, int, float):
+            return packed
+        if type(packed) is not dict:
+            raise PeerBroke("a value is of no known form")
+        tag, body = packed.get("t"), packed.get("v")
+        if tag == "r":
+            return self._shared[body]
+        if tag == "i":
+            return int(body, 16)
+        if tag == "f":
+            return float(body)
+        if tag == "tuple":
+            return tuple([self.unpack(part) for part in body])
+        if tag == "frozenset":
+            return frozenset([self.unpack(part) for part in body])
+        if tag == "bytes":
+            return base64.b64decode(body)
+        if tag == "complex":
+            return complex(float(body[0]), float(body[1]))
+        if tag == "range":
+            return range(*[self.unpack(end) for end in body])
+        if tag == "slice":
+            return slice(*[self.unpack(end) for end in body])
+        if tag in _RARE:
+            return _RARE[tag](*[self.unpack(part) for part in body])
+        return self._adopt(packed)
+
+
+def _tagged(tag: str, body: Json) -> Json:
+    return {"t": tag, "v": body}
+
+
+def _listed(table: object) -> Iterable[Any]:
+    if table is None:
+        return ()
+    if type(table) is not list:
+        raise PeerBroke("a table is not a list")
+    return table
+
+
+def _pack_rare(traffic: Traffic, kind: type, value: Any) -> Json | None:
+    """Pack what few programs use; their modules are looked up, never imported to check."""
+    if value is Ellipsis or value is NotImplemented:
+        return _tagged("singleton", [str(value)])
+    home = kind.__module__
+    if type(home) is not str or home not in ("decimal", "fractions", "datetime", "numpy"):
+        return None
+    module = sys.modules.get(home)
+    if module is None or getattr(module, kind.__name__, None) is not kind:
+        return None
+    parts: tuple[Any, ...] | None = None
+    name = kind.__name__
+    if name == "Decimal":
+        parts = (str(value),)
+    elif name == "Fraction":
+        parts = (value.numerator, value.denominator)
+    elif name in ("date", "time") or (name == "datetime" and value.tzinfo is None):
+        parts = (value.isoformat(),)
+    elif name == "timedelta":
+        parts = (value.days, value.seconds, value.microseconds)
+    elif home == "numpy":
+        return _pack_numpy(traffic, name, value)
+    return None if parts is None else _tagged(name, [traffic.pack(part) for part in parts])
+
+
+def _pack_numpy(traffic: Traffic, name: str, value: Any) -> Json | None:
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or dtype.kind not in "biufcU":
+        return None
+    if name == "ndarray":
+        shape = tuple(value.shape)
+        flat = tuple(value.ravel().tolist())
+        return _tagged("ndarray", [traffic.pack(part) for part in (dtype.str, shape, flat)])
+    return _tagged("scalar", [traffic.pack(part) for part in (dtype.str, value.item())])
+
+
+def _singleton(name: str) -> Any:
+    return {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[name]
+
+
+def _decimal(text: str) -> Any:
+    from decimal import Decimal  # imported where a value needs it: the zygote stays small
+
+    return Decimal(text)
+
+
+def _fraction(numerator: int, denominator: int) -> Any:
+    from fractions import Fraction  # as above
+
+    return Fraction(numerator, denominator)
+
+
+def _moment(kind: str) -> Callable[..., Any]:
+    def read(*parts: Any) -> Any:
+        import datetime  # as above
+
+        made = getattr(datetime, kind)
+        return made(*parts) if kind == "timedelta" else made.fromisoformat(*parts)
+
+    return read
+
+
+def _array(dtype: str, shape: tuple[int, ...], flat: tuple[Any, ...]) -> Any:
+    import numpy  # as above, and only where a program or an assertion made an array
+
+    return numpy.array(flat, dtype=_numeric(dtype)).reshape(shape)
+
+
+def _scalar(dtype: str, value: Any) -> Any:
+    import numpy  # as above
+
+    return numpy.dtype(_numeric(dtype)).type(value)
+
+
+def _numeric(dtype: str) -> str:
+    if type(dtype) is not str or dtype[1:2] not in tuple("biufcU"):
+        raise PeerBroke("an array of an unknown type")
+    return dtype
+
+
+_RARE: dict[str, Callable[..., Any]] = {
+    "singleton": _singleton,
+    "Decimal": _decimal,
+    "Fraction": _fraction,
+    "date": _moment("date"),
+    "time": _moment("time"),
+    "datetime": _moment("datetime"),
+    "timedelta": _moment("timedelta"),
+    "ndarray": _array,
+    "scalar": _scalar,
+}
