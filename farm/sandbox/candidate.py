@@ -99,9 +99,9 @@ class Candidate:
         """Answer requests; return at the message that answers a callback of ours."""
         while True:
             message: Json = receive(self._source)
-            for number in message.get("drop", ()):
-                self._traffic.forget(number)
             self._traffic.unseal(message)
+            for number in message.get("drop", ()):  # after their last changes were taken in
+                self._traffic.forget(number)
             if message["do"] == "return":
                 return dict(message)
             try:

@@ -126,15 +126,16 @@ class Traffic:
     def seal(self, message: Message, *, forget: bool) -> Message:
         """Add to a packed message what its reader must know about containers.
 
-        With `forget`, containers nobody on this side holds any more leave both books.
+        With `forget`, containers nobody on this side holds any more leave both books, after
+        their last changes were told. The caller keeps what the message itself refers to.
         """
-        if forget and self._shared:
-            message["drop"] = self._drop_unused()
         changed = [
             [number, [self.pack(part) for part in self._last[number]]]
             for number in list(self._last)
             if self._has_changed(number)
         ]
+        if forget and self._last:
+            message["drop"] = self._drop_unused()
         fresh: list[Json] = []
         while self._fresh:  # packing one container may find others inside
             number = self._fresh.pop()
@@ -162,7 +163,7 @@ class Traffic:
 
     def _drop_unused(self) -> list[int]:
         dropped: list[int] = []
-        for number in list(self._shared):
+        for number in list(self._last):  # containers being told of have no entry there yet
             if sys.getrefcount(self._shared[number]) <= self._unused_count:
                 dropped.append(number)
                 self.forget(number)

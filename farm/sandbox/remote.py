@@ -215,6 +215,7 @@ class Session:
         self._objects: dict[int, Remote] = {}
         self._values: dict[int, Any] = {}  # values of plain subclasses, kept for identity
         self._exceptions: dict[int, type] = {}
+        self._returned: Any = None
         self.trust: set[str] = set()
         self.named_classes: set[int] = set()
 
@@ -322,6 +323,7 @@ class Session:
                 value = owned(*arguments, **named)
             else:
                 value = self._attribute(owned, asked)
+            self._returned = value  # held until the next message, or the book would drop it
             return {"do": "return", "v": self._traffic.pack(value)}
         except (PeerGone, PeerBroke):
             raise

@@ -27,8 +27,8 @@ from farm.sandbox.scratch import Scratch
 # because a larger zygote takes longer to fork.
 _WARM = "math collections itertools functools re heapq bisect operator string copy typing".split()
 _QUOTA_LOOK_S = 0.02
-# Waiting for a processor below this share of the time limit is ordinary.
-_STARVED_SHARE = 0.1
+# Waiting for a processor below this share of the time limit is ordinary on a shared machine.
+_STARVED_SHARE = 1 / 3
 
 
 class Job(NamedTuple):
@@ -165,7 +165,7 @@ class Zygote:
                 waited_s = _waited_for_a_processor(processes)
                 starved = waited_s > job.bounds.timeout_s * _STARVED_SHARE
                 moved = min(started + job.bounds.timeout_s + waited_s, latest)
-                if moved - deadline < 0.005 or not starved:
+                if not starved or moved - deadline < 0.005:
                     return Ending(timeout=True, starved=starved)
                 deadline = moved
                 continue
