@@ -26,6 +26,7 @@ class Assertion(NamedTuple):
     code: CodeType
     is_expression: bool
     calls: frozenset[str]  # plain names it calls
+    can_fail: bool  # it asserts, raises, or calls a method named assert...
     overridable: str  # a builtin it calls on literals and nothing else is called, or ""
 
 
@@ -37,10 +38,19 @@ def read(text: str) -> Assertion:
         raise BadAssertion(f"the assertion does not parse: {error}") from error
     if not tree.body:
         raise BadAssertion("the assertion is empty")
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls: list[ast.Call] = []
+    can_fail = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            calls.append(node)
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            can_fail = can_fail or name.startswith("assert")
+        elif isinstance(node, ast.Assert | ast.Raise):
+            can_fail = True
     names = frozenset(node.func.id for node in calls if isinstance(node.func, ast.Name))
-    overridable = _overridden_builtin(calls, names)
-    tree = ast.fix_missing_locations(_AskForKind().visit(tree))
+    overridable = _overridden_builtin(calls, names) if len(names) == 1 else ""
+    if "type" in names:
+        tree = ast.fix_missing_locations(_AskForKind().visit(tree))
     only = tree.body[0]
     is_expression = len(tree.body) == 1 and isinstance(only, ast.Expr)
     try:
@@ -50,19 +60,7 @@ def read(text: str) -> Assertion:
             code = compile(tree, "<assertion>", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not compile: {error}") from error
-    return Assertion(code, is_expression, names, overridable)
-
-
-def judges(text: str, *, own_functions: frozenset[str]) -> bool:
-    """Say whether a block can fail: it asserts, raises, or calls a function of the tests."""
-    for node in ast.walk(ast.parse(text.strip())):
-        if isinstance(node, ast.Assert | ast.Raise):
-            return True
-        if isinstance(node, ast.Call):
-            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            if name in own_functions or name.startswith("assert"):
-                return True
-    return False
+    return Assertion(code, is_expression, names, can_fail, overridable)
 
 
 def _overridden_builtin(calls: list[ast.Call], names: frozenset[str]) -> str:
@@ -70,11 +68,13 @@ def _overridden_builtin(calls: list[ast.Call], names: frozenset[str]) -> str:
 
     The call must be on literals, so that a builtin the tests rely on cannot be taken over.
     """
-    if len(names) != 1 or any(not isinstance(node.func, ast.Name) for node in calls):
+    if any(not isinstance(node.func, ast.Name) for node in calls):
         return ""
     (name,) = names
+    if name not in _BUILTINS:
+        return ""
     literal = all(_is_literal(part) for node in calls for part in _arguments(node))
-    return name if name in _BUILTINS and literal else ""
+    return name if literal else ""
 
 
 def _arguments(node: ast.Call) -> list[ast.expr]:

@@ -13,6 +13,7 @@ import struct
 from farm.sandbox.limits import FRAME_BYTES
 
 Message = dict[str, object]
+_encode = json.JSONEncoder(check_circular=False).encode
 
 
 class PeerGone(Exception):
@@ -52,7 +53,7 @@ def receive(source: int) -> Message:
 
 def send(target: int, message: Message) -> None:
     """Write one message; raises `PeerGone`, or `PeerBroke` when it is too large."""
-    text = json.dumps(message, check_circular=False).encode("ascii")
+    text = _encode(message).encode("ascii")
     if len(text) > FRAME_BYTES:
         raise PeerBroke(f"a value of {len(text)} bytes is over the limit of {FRAME_BYTES}")
     left = memoryview(struct.pack(">I", len(text)) + text)

@@ -38,6 +38,8 @@ def find_denied(tree: ast.AST) -> tuple[str, int] | None:
     with it, and `__import__("x")` or `import_module("x")` with the name written out.
     """
     for node in ast.walk(tree):
+        if not isinstance(node, ast.Import | ast.ImportFrom | ast.Attribute | ast.Call):
+            continue
         for dotted in _names(node):
             entry = is_denied(dotted)
             if entry is not None:

@@ -174,9 +174,7 @@ async def _leave_async(self: Remote, *_: Any) -> Any:
     return await self._session.operate("getattr", self, "__aexit__")(None, None, None)
 
 
-_ARITHMETIC = (
-    "add sub mul truediv floordiv mod pow and or xor matmul lshift rshift divmod".split()
-)
+_ARITHMETIC = "add sub mul truediv floordiv mod pow and or xor matmul lshift rshift divmod".split()
 _METHODS: dict[str, Callable[..., Any]] = {
     "__call__": _forward("call"),
     "__len__": _forward_number("len"),
@@ -288,7 +286,9 @@ class Session:
         result = self.operate(operation, *operands)
         if mixed:
             if not isinstance(result, Remote):
-                raise TypeError("arithmetic of the program's object with plain data gave plain data")
+                raise TypeError(
+                    "arithmetic of the program's object with plain data gave plain data"
+                )
             object.__setattr__(result, "_mixed", True)
         return result
 
@@ -448,7 +448,9 @@ class Session:
                 raise PeerBroke("an exception's ancestry is malformed")
             if number not in self._exceptions:
                 parent = family or Exception
-                bases = (parent,) if issubclass(parent, RaisedByProgram) else (RaisedByProgram, parent)
+                bases = (
+                    (parent,) if issubclass(parent, RaisedByProgram) else (RaisedByProgram, parent)
+                )
                 self._exceptions[number] = type(
                     name.replace("\0", "") or "error", bases, {"_program_class": number}
                 )

@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from farm.sandbox import candidate, kernel, landlock, limits, namespaces, probe, tester
+from farm.sandbox import candidate, kernel, landlock, limits, namespaces, probe, rehearsal, tester
 from farm.sandbox.lockdown import Lockdown, Walls, close_others
 from farm.sandbox.scratch import Scratch
 
@@ -145,9 +145,7 @@ class Zygote:
             }
         )
 
-    def _wait(
-        self, job: Job, *, done: int, started: float, processes: tuple[int, int]
-    ) -> Ending:
+    def _wait(self, job: Job, *, done: int, started: float, processes: tuple[int, int]) -> Ending:
         """Wait for the tester, the deadline, the quota or a word from the runner.
 
         The deadline is moved by the time the job spent waiting for a processor, so a busy
@@ -268,6 +266,7 @@ def main() -> None:
     except (OSError, probe.WallFell) as error:
         control.sendall(json.dumps({"failed": str(error)}).encode("ascii") + b"\n")
         os._exit(1)
+    rehearsal.rehearse()
     gc.collect()
     gc.freeze()
     zygote.serve()
