@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from typing import BinaryIO
 
 import click
 
@@ -34,7 +35,7 @@ def probe() -> None:
 @click.option("--require-isolation", type=click.Choice(LEVELS))
 @click.option("--allow-unisolated", is_flag=True, help="Accept running without any isolation.")
 def run(
-    file: click.utils.LazyFile,
+    file: BinaryIO,
     assertions: tuple[str, ...],
     timeout_s: float,
     entry_point: str | None,

@@ -64,8 +64,9 @@ def read(text: str) -> Assertion:
 
 
 def _overridden_builtin(calls: list[ast.Call], names: frozenset[str]) -> str:
-    """A task may be named like a builtin (`sum(10, 15) == 6`): then it is the only one called.
+    """Return the builtin a task is named like (`sum(10, 15) == 6`), or "".
 
+    Then it is the only thing called.
     The call must be on literals, so that a builtin the tests rely on cannot be taken over.
     """
     if any(not isinstance(node.func, ast.Name) for node in calls):
@@ -92,7 +93,7 @@ def _is_literal(node: ast.expr) -> bool:
 class _AskForKind(ast.NodeTransformer):
     """Rewrites `type(x)` to `__kind_of__(x)`."""
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802  # the name ast calls
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         is_type = isinstance(node.func, ast.Name) and node.func.id == "type"
         if is_type and len(node.args) == 1 and not node.keywords:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
-import os
 import sys
 import types
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 
 from farm.sandbox import assertions, imports
 from farm.sandbox.frames import Message, receive, send
+from farm.sandbox.lent import Callback, Foreign
 from farm.sandbox.plain import Json, Traffic
 
 NAME = "candidate"
@@ -59,7 +59,7 @@ class _Refused(Exception):
 
 
 def _describe(kind: type) -> Json:
-    """What a tester needs to know of a class to stand in for its objects."""
+    """Return what a tester needs to know of a class to stand in for its objects."""
     family = [vars(parent) for parent in type.mro(kind)[:-1]]
     has = [name for name in ASKED_FOR if any(name in names for names in family)]
     if any("__hash__" in names and names["__hash__"] is None for names in family[:1]):
@@ -147,7 +147,7 @@ class Candidate:
             denied = imports.find_denied(tree)
             if denied is not None:
                 raise _Refused({"denied": denied[0], "line": denied[1]})
-            _deny_at_run_time()
+            imports.deny_at_run_time(NAME)
         return code
 
     def _judge(self, text: str) -> list[str]:
@@ -193,7 +193,7 @@ class Candidate:
 
     def _export(self, value: Any) -> Json:
         kind = type(value)
-        if kind is _Callback or kind is _Foreign:
+        if kind is Callback or kind is Foreign:
             return {"t": "own", "v": object.__getattribute__(value, "_number")}
         if _BUILTIN_OBJECTS.get(id(value)) is not None:
             return {"t": "builtin", "v": _BUILTIN_OBJECTS[id(value)]}
@@ -213,7 +213,10 @@ class Candidate:
         return reference
 
     def _ancestry(self, kind: type) -> list[Json]:
-        """An exception's classes, nearest first: numbers for the program's, names for Python's."""
+        """List an exception's classes, nearest first.
+
+        Names for Python's own, a number and a name for the program's.
+        """
         line: list[Json] = []
         for parent in type.mro(kind):
             if _BUILTIN_OBJECTS.get(id(parent)) is not None:
@@ -229,9 +232,9 @@ class Candidate:
         if tag == "class":
             return self._classes[body]
         if tag == "callback":
-            return _Callback(self, body)
+            return Callback(self, body)
         if tag == "foreign":
-            return _Foreign(self, body)
+            return Foreign(self, body)
         if tag == "builtin":
             return getattr(builtins, body)
         if tag == "module":
@@ -269,51 +272,12 @@ class Candidate:
         return self._traffic.pack(value)
 
 
-class _Callback:
-    """A function of the tests that was handed to the program."""
-
-    __slots__ = ("_home", "_number")
-
-    def __init__(self, home: Candidate, number: int) -> None:
-        self._home = home
-        self._number = number
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        home = self._home
-        packed = [home.pack(part) for part in arguments]
-        also = {key: home.pack(part) for key, part in named.items()}
-        return home.ask({"ask": "call", "n": self._number, "a": packed, "k": also})
-
-
-class _Foreign:
-    """An object of a class the tests define: its public attributes can be read and set."""
-
-    __slots__ = ("_home", "_number")
-
-    def __init__(self, home: Candidate, number: int) -> None:
-        object.__setattr__(self, "_home", home)
-        object.__setattr__(self, "_number", number)
-
-    def __getattr__(self, name: str) -> Any:
-        return self._home.ask({"ask": "get", "n": self._number, "name": name})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        home = self._home
-        home.ask({"ask": "set", "n": self._number, "name": name, "v": home.pack(value)})
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _Foreign and other._number == self._number
-
-    def __hash__(self) -> int:
-        return hash(self._number)
-
-
 def _plain_part(value: Any) -> Any:
-    """The value a subclass of a plain type carries, without anything the subclass says."""
+    """Return the value a subclass of a plain type carries, without anything the subclass says."""
     for base in (*_BY_VALUE, *_CONTAINERS):
         if issubclass(type(value), base):
             if base in (tuple, list, set, frozenset):
-                return base(base.__iter__(value))  # type: ignore[attr-defined]
+                return base(base.__iter__(value))
             if base is dict:
                 return dict(dict.items(value))
             if base is str:
@@ -324,32 +288,3 @@ def _plain_part(value: Any) -> Any:
                 return float.__mul__(value, 1.0)  # keeps the sign of zero
             return base(value)
     return None
-
-
-def _deny_at_run_time() -> None:
-    """Refuse denied modules to code of the program itself; its libraries may use them."""
-    import importlib
-
-    python_import, python_import_module = builtins.__import__, importlib.import_module
-
-    def guarded_import(name: str, scope: Any = None, *rest: Any, **named: Any) -> Any:
-        if scope is not None and scope.get("__name__") == NAME:
-            _refuse_if_denied(name)
-        return python_import(name, scope, *rest, **named)
-
-    def guarded_import_module(name: str, package: str | None = None) -> Any:
-        _refuse_if_denied(name)
-        return python_import_module(name, package)
-
-    def refused(*_: Any) -> int:
-        raise ImportError("denied import 'os.system': the import policy does not allow it")
-
-    builtins.__import__ = guarded_import
-    importlib.import_module = guarded_import_module
-    os.system = refused
-
-
-def _refuse_if_denied(name: str) -> None:
-    entry = imports.is_denied(name)
-    if entry is not None:
-        raise ImportError(f"denied import {entry!r}: the import policy does not allow it")

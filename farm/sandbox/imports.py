@@ -8,7 +8,12 @@ denied module through another one, or build its name at run time, meet the kerne
 from __future__ import annotations
 
 import ast
+import builtins
+import importlib
+import os
 from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, cast
 
 DENIED = (
     "asyncio.subprocess",
@@ -61,3 +66,33 @@ def _names(node: ast.AST) -> Iterator[str]:
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
         if name in ("__import__", "import_module") and isinstance(node.args[0].value, str):
             yield node.args[0].value
+
+
+def deny_at_run_time(program: str) -> None:
+    """Refuse denied modules to code of the module `program`; its libraries may use them.
+
+    Changes this process for good.
+    """
+    python_import, python_import_module = builtins.__import__, importlib.import_module
+
+    def guarded_import(name: str, scope: Any = None, *rest: Any, **named: Any) -> ModuleType:
+        if scope is not None and scope.get("__name__") == program:
+            _refuse_if_denied(name)
+        return python_import(name, scope, *rest, **named)
+
+    def guarded_import_module(name: str, package: str | None = None) -> ModuleType:
+        _refuse_if_denied(name)
+        return python_import_module(name, package)
+
+    def refused(command: object) -> int:
+        raise ImportError("denied import 'os.system': the import policy does not allow it")
+
+    builtins.__import__ = cast("Any", guarded_import)
+    importlib.import_module = guarded_import_module
+    os.system = cast("Any", refused)
+
+
+def _refuse_if_denied(name: str) -> None:
+    entry = is_denied(name)
+    if entry is not None:
+        raise ImportError(f"denied import {entry!r}: the import policy does not allow it")

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from farm.sandbox import rare
 from farm.sandbox.frames import Message, PeerBroke
 
 Json = Any  # what json.loads gives: checked where it is used
@@ -92,22 +93,24 @@ class Traffic:
         if value is None or kind is bool or kind is str:
             return value
         if kind is int:
-            return value if -_EXACT_IN_JSON < value < _EXACT_IN_JSON else _tagged("i", hex(value))
+            return (
+                value if -_EXACT_IN_JSON < value < _EXACT_IN_JSON else rare.tagged("i", hex(value))
+            )
         if kind is float:
-            return value if value - value == 0 else _tagged("f", repr(value))
+            return value if value - value == 0 else rare.tagged("f", repr(value))
         if kind in _NAMES:
-            return _tagged("r", self._share(value, _NAMES[kind]))
+            return rare.tagged("r", self._share(value, _NAMES[kind]))
         if kind is tuple or kind is frozenset:
-            return _tagged(kind.__name__, [self.pack(part) for part in value])
+            return rare.tagged(kind.__name__, [self.pack(part) for part in value])
         if kind is bytes:
-            return _tagged("bytes", base64.b64encode(value).decode("ascii"))
+            return rare.tagged("bytes", base64.b64encode(value).decode("ascii"))
         if kind is complex:
-            return _tagged("complex", [repr(value.real), repr(value.imag)])
+            return rare.tagged("complex", [repr(value.real), repr(value.imag)])
         if kind is range or kind is slice:
             ends = (value.start, value.stop, value.step)
-            return _tagged(kind.__name__, [self.pack(end) for end in ends])
-        rare = _pack_rare(self, kind, value)
-        return self._export(value) if rare is None else rare
+            return rare.tagged(kind.__name__, [self.pack(end) for end in ends])
+        seldom = rare.pack(value, self.pack)
+        return self._export(value) if seldom is None else seldom
 
     def _share(self, container: Any, kind: str) -> int:
         number = self._number.get(id(container))
@@ -203,7 +206,8 @@ class Traffic:
             return packed
         if type(packed) is not dict:
             raise PeerBroke("a value is of no known form")
-        tag, body = packed.get("t"), packed.get("v")
+        tag: Any = packed.get("t")
+        body: Any = packed.get("v")
         if tag == "r":
             return self._shared[body]
         if tag == "i":
@@ -222,13 +226,9 @@ class Traffic:
             return range(*[self.unpack(end) for end in body])
         if tag == "slice":
             return slice(*[self.unpack(end) for end in body])
-        if tag in _RARE:
-            return _RARE[tag](*[self.unpack(part) for part in body])
+        if tag in rare.MAKERS:
+            return rare.MAKERS[tag](*[self.unpack(part) for part in body])
         return self._adopt(packed)
-
-
-def _tagged(tag: str, body: Json) -> Json:
-    return {"t": tag, "v": body}
 
 
 def _listed(table: object) -> Iterable[Any]:
@@ -237,96 +237,3 @@ def _listed(table: object) -> Iterable[Any]:
     if type(table) is not list:
         raise PeerBroke("a table is not a list")
     return table
-
-
-def _pack_rare(traffic: Traffic, kind: type, value: Any) -> Json | None:
-    """Pack what few programs use; their modules are looked up, never imported to check."""
-    if value is Ellipsis or value is NotImplemented:
-        return _tagged("singleton", [str(value)])
-    home = kind.__module__
-    if type(home) is not str or home not in ("decimal", "fractions", "datetime", "numpy"):
-        return None
-    module = sys.modules.get(home)
-    if module is None or getattr(module, kind.__name__, None) is not kind:
-        return None
-    parts: tuple[Any, ...] | None = None
-    name = kind.__name__
-    if name == "Decimal":
-        parts = (str(value),)
-    elif name == "Fraction":
-        parts = (value.numerator, value.denominator)
-    elif name in ("date", "time") or (name == "datetime" and value.tzinfo is None):
-        parts = (value.isoformat(),)
-    elif name == "timedelta":
-        parts = (value.days, value.seconds, value.microseconds)
-    elif home == "numpy":
-        return _pack_numpy(traffic, name, value)
-    return None if parts is None else _tagged(name, [traffic.pack(part) for part in parts])
-
-
-def _pack_numpy(traffic: Traffic, name: str, value: Any) -> Json | None:
-    dtype = getattr(value, "dtype", None)
-    if dtype is None or dtype.kind not in "biufcU":
-        return None
-    if name == "ndarray":
-        shape = tuple(value.shape)
-        flat = tuple(value.ravel().tolist())
-        return _tagged("ndarray", [traffic.pack(part) for part in (dtype.str, shape, flat)])
-    return _tagged("scalar", [traffic.pack(part) for part in (dtype.str, value.item())])
-
-
-def _singleton(name: str) -> Any:
-    return {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[name]
-
-
-def _decimal(text: str) -> Any:
-    from decimal import Decimal  # imported where a value needs it: the zygote stays small
-
-    return Decimal(text)
-
-
-def _fraction(numerator: int, denominator: int) -> Any:
-    from fractions import Fraction  # as above
-
-    return Fraction(numerator, denominator)
-
-
-def _moment(kind: str) -> Callable[..., Any]:
-    def read(*parts: Any) -> Any:
-        import datetime  # as above
-
-        made = getattr(datetime, kind)
-        return made(*parts) if kind == "timedelta" else made.fromisoformat(*parts)
-
-    return read
-
-
-def _array(dtype: str, shape: tuple[int, ...], flat: tuple[Any, ...]) -> Any:
-    import numpy  # as above, and only where a program or an assertion made an array
-
-    return numpy.array(flat, dtype=_numeric(dtype)).reshape(shape)
-
-
-def _scalar(dtype: str, value: Any) -> Any:
-    import numpy  # as above
-
-    return numpy.dtype(_numeric(dtype)).type(value)
-
-
-def _numeric(dtype: str) -> str:
-    if type(dtype) is not str or dtype[1:2] not in tuple("biufcU"):
-        raise PeerBroke("an array of an unknown type")
-    return dtype
-
-
-_RARE: dict[str, Callable[..., Any]] = {
-    "singleton": _singleton,
-    "Decimal": _decimal,
-    "Fraction": _fraction,
-    "date": _moment("date"),
-    "time": _moment("time"),
-    "datetime": _moment("datetime"),
-    "timedelta": _moment("timedelta"),
-    "ndarray": _array,
-    "scalar": _scalar,
-}

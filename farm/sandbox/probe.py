@@ -25,7 +25,7 @@ class WallFell(Exception):
     """The walls went up and something needed inside them no longer works."""
 
 
-def in_child(action: Callable[[int], Any]) -> Any:
+def in_child(action: Callable[[int], object]) -> object:
     """Run `action` in a forked child; return what it returned, None when it died.
 
     `action` is given the descriptor its answer goes out by, to keep open.
@@ -81,7 +81,8 @@ def attack(lockdown: Lockdown) -> dict[str, Any]:
         lockdown.enter("candidate", bounds=bounds, keep={report})
         return _attempts(zygote, outside, bounds)
 
-    facts = in_child(attempts) or {}
+    found = in_child(attempts)
+    facts = found if isinstance(found, dict) else {}
     if not facts.get("can_import"):
         raise WallFell("inside the isolation a program cannot import the standard library")
     facts["private_network"] = lockdown.walls.namespaces and _sees_only_loopback()
@@ -110,7 +111,7 @@ def _attempts(zygote: int, outside: str, bounds: limits.Limits) -> dict[str, boo
         "modes_refused": refused(lambda: os.chmod(outside, 0o700)),
         "network_refused": refused(socket.socket),
         "fork_refused": refused(fork),
-        "exec_refused": refused(lambda: os.execv(sys.executable, [sys.executable, "-c", ""])),
+        "exec_refused": refused(lambda: os.execv(sys.executable, [sys.executable, "-c", ""])),  # noqa: S606  # that it is refused is the point
         "signals_refused": refused(lambda: os.kill(zygote, 0)),
         "memory_bounded": refused(lambda: bytearray((bounds.memory_mb + 64) << 20)),
         "scratch_works": not refused(_use_scratch),

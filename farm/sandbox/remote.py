@@ -1,9 +1,7 @@
-"""The tester's view of the program: stand-ins for its objects, and what they refuse to say.
+"""One conversation with one candidate, as the tester leads it.
 
-A stand-in forwards what it is asked to the candidate. What it must never do is let the program
-decide how it compares with data of the tests: an object is not equal to plain data whatever its
-`__eq__` says, and does not turn arithmetic with plain data into plain data. Operators between
-two objects of the program are the program's own; each such verdict is marked in `trust`.
+Turns what the tests do with the program's objects into requests, answers what the program asks
+back, and keeps the record of what a verdict took the program's word for.
 """
 
 from __future__ import annotations
@@ -12,193 +10,20 @@ import builtins
 import importlib
 import os
 import types
-from collections.abc import Callable
 from typing import Any
 
 from farm.sandbox.frames import Message, PeerBroke, PeerGone, receive, send
 from farm.sandbox.plain import Json, Traffic
+from farm.sandbox.raised import Ancestries, RaisedByProgram, Reference
+from farm.sandbox.standins import Remote, stand_in
 
 # Modules a program may hand over by name; the tester imports its own copy.
-_KNOWN_MODULES = frozenset(
-    "math cmath re collections itertools functools random string operator datetime json copy "
-    "heapq bisect statistics decimal fractions typing dataclasses enum asyncio numpy hashlib "
-    "time contextlib io sys types abc numbers textwrap".split()
-)
-
-
-class RaisedByProgram:
-    """Mixed into exceptions of classes the program defines; asks it for their attributes."""
-
-    _session: Session
-    _object = -1
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or self._object < 0:
-            raise AttributeError(name)
-        return self._session.operate("getattr", self._session.reference(self._object), name)
-
-
-class ProgramAssertion(RaisedByProgram, AssertionError):
-    """An AssertionError of the program's own, which is an error and not a failed assertion."""
-
-
-class Reference:
-    """An object of the program, named by its number, on the way out."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-class Remote:
-    """Base of all stand-ins; what else they can do depends on the object's class."""
-
-    __slots__ = ("__weakref__", "_class", "_holds", "_mixed", "_number", "_session")
-
-    def __init__(self, session: Session, number: int, kind: int, *, holds: bool) -> None:
-        set_own = object.__setattr__
-        set_own(self, "_session", session)
-        set_own(self, "_number", number)
-        set_own(self, "_class", kind)
-        set_own(self, "_holds", holds)  # a subclass of a container: its contents can be fetched
-        set_own(self, "_mixed", False)  # came out of arithmetic with data of the tests
-
-    def __getattr__(self, name: str) -> Any:
-        return self._session.operate("getattr", self, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._session.operate("setattr", self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        self._session.operate("delattr", self, name)
-
-    def __str__(self) -> str:
-        return str(self._session.operate("str", self))
-
-    def __repr__(self) -> str:
-        return str(self._session.operate("repr", self))
-
-    def __format__(self, style: str) -> str:
-        return str(self._session.operate("format", self, style))
-
-    def __dir__(self) -> list[str]:
-        return [str(name) for name in self._session.operate("getattr", self, "__dict__")]
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if self._holds and not isinstance(other, Remote):
-            return bool(self._session.plain(self) == other)
-        return isinstance(other, Remote) and self._session.compare("eq", self, other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return int(self._session.operate("hash", self))
-
-    def __instancecheck__(self, value: object) -> bool:
-        return self._session.is_instance(value, self)
-
-    def __subclasscheck__(self, kind: type) -> bool:
-        return bool(self._session.operate("issubclass", kind, self))
-
-
-def _forward(operation: str) -> Callable[..., Any]:
-    def method(self: Remote, *arguments: Any, **named: Any) -> Any:
-        return self._session.operate(operation, self, *arguments, **named)
-
-    return method
-
-
-def _forward_iteration(operation: str) -> Callable[..., Any]:
-    def method(self: Remote) -> Any:
-        found = self._session.operate(operation, self)
-        return found if isinstance(found, Remote) else iter(found)
-
-    return method
-
-
-def _forward_number(operation: str) -> Callable[..., Any]:
-    def method(self: Remote, *arguments: Any) -> Any:
-        if self._mixed:
-            raise TypeError("an object made by arithmetic with plain data is no plain number")
-        return self._session.operate(operation, self, *arguments)
-
-    return method
-
-
-def _operator(operation: str, *, reflected: bool = False) -> Callable[..., Any]:
-    def method(self: Remote, other: Any, *rest: Any) -> Any:
-        operands = (other, self) if reflected else (self, other)
-        return self._session.arithmetic(operation, *operands, *rest)
-
-    return method
-
-
-def _ordering(operation: str) -> Callable[..., Any]:
-    def method(self: Remote, other: Any) -> bool:
-        if not isinstance(other, Remote):
-            raise TypeError("an object of the program has no order with plain data")
-        return self._session.compare(operation, self, other)
-
-    return method
-
-
-def _contains(self: Remote, value: Any) -> bool:
-    session = self._session
-    if session.class_has(self._class, "__iter__"):
-        return any(part is value or part == value for part in iter(self))  # type: ignore[call-overload]
-    return session.contains(self, value)
-
-
-def _wait(self: Remote) -> Any:
-    yield from ()
-    return self._session.operate("await", self)
-
-
-def _enter(self: Remote) -> Any:
-    return self._session.operate("getattr", self, "__enter__")()
-
-
-def _leave(self: Remote, *_: Any) -> Any:
-    return self._session.operate("getattr", self, "__exit__")(None, None, None)
-
-
-async def _enter_async(self: Remote) -> Any:
-    return await self._session.operate("getattr", self, "__aenter__")()
-
-
-async def _leave_async(self: Remote, *_: Any) -> Any:
-    return await self._session.operate("getattr", self, "__aexit__")(None, None, None)
-
-
-_ARITHMETIC = "add sub mul truediv floordiv mod pow and or xor matmul lshift rshift divmod".split()
-_METHODS: dict[str, Callable[..., Any]] = {
-    "__call__": _forward("call"),
-    "__len__": _forward_number("len"),
-    "__iter__": _forward_iteration("iter"),
-    "__reversed__": _forward_iteration("reversed"),
-    "__next__": _forward("next"),
-    "__getitem__": _forward("getitem"),
-    "__setitem__": _forward("setitem"),
-    "__delitem__": _forward("delitem"),
-    "__contains__": _contains,
-    "__bool__": _forward_number("bool"),
-    "__await__": _wait,
-    "__aiter__": _forward("aiter"),
-    "__anext__": _forward("anext"),
-    "__enter__": _enter,
-    "__aenter__": _enter_async,
-    **{f"__{name}__": _forward_number(name) for name in ("int", "float", "index", "round", "abs")},
-    **{f"__{name}__": _forward_number(name) for name in ("neg", "pos", "invert")},
-    **{f"__{name}__": _ordering(name) for name in ("lt", "le", "gt", "ge")},
-}
-for _name in _ARITHMETIC:
-    _asked = _name + "_" if _name in ("and", "or") else _name
-    _METHODS[f"__{_name}__"] = _operator(_asked)
-    _METHODS[f"__r{_name}__"] = _operator(_asked, reflected=True)
+_KNOWN_MODULES = frozenset({
+    "abc", "asyncio", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses",
+    "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "io",
+    "itertools", "json", "math", "numbers", "numpy", "operator", "random", "re", "statistics",
+    "string", "sys", "textwrap", "time", "types", "typing",
+})  # fmt: skip
 
 
 class Session:
@@ -212,7 +37,7 @@ class Session:
         self._classes: list[tuple[str, frozenset[str], type]] = []
         self._objects: dict[int, Remote] = {}
         self._values: dict[int, Any] = {}  # values of plain subclasses, kept for identity
-        self._exceptions: dict[int, type] = {}
+        self._ancestries = Ancestries()
         self._returned: Any = None
         self.trust: set[str] = set()
         self.named_classes: set[int] = set()
@@ -236,7 +61,7 @@ class Session:
         message: Json = receive(self._source)
         for told in message.get("classes", ()):
             has = frozenset(name for name in told["has"] if type(name) is str)
-            self._classes.append((str(told["name"]), has, _stand_in(has)))
+            self._classes.append((str(told["name"]), has, stand_in(has)))
         self._traffic.unseal(message)
         return message
 
@@ -307,10 +132,6 @@ class Session:
     def class_has(self, number: int, name: str) -> bool:
         """Say whether objects of a class have a method."""
         return name in self._classes[number][1]
-
-    def reference(self, number: int) -> Reference:
-        """Name an object the program keeps."""
-        return Reference(number)
 
     # --- what the program asks
 
@@ -389,16 +210,16 @@ class Session:
         if number in self._values:
             return self._values[number]
         if "raises" in reference:
-            return self._exception_class(reference["raises"])
+            return self._ancestries.find(reference["raises"])
         kind = reference["c"]
-        name, has, stand_in = self._classes[kind]
+        name, has, made_of = self._classes[kind]
         if "base" in reference:
             value = self._subclass_value(number, name, self._traffic.unpack(reference["base"]))
             self._values[number] = value
             return value
         if "coroutine" in has:
             return self._coroutine(number)
-        made: Remote = stand_in(self, number, kind, holds="holds" in reference)
+        made: Remote = made_of(self, number, kind, holds="holds" in reference)
         self._objects[number] = made
         return made
 
@@ -420,7 +241,7 @@ class Session:
         return self.operate("await", Reference(number))
 
     def _subclass_value(self, number: int, name: str, value: Any) -> Any:
-        """A value of a subclass of a plain type: plain in every operator, remote by attribute."""
+        """Make a value of a subclass: plain in every operator, remote by attribute."""
         session = self
 
         def attribute(self: Any, wanted: str) -> Any:
@@ -434,35 +255,12 @@ class Session:
 
     # --- exceptions
 
-    def _exception_class(self, line: Json) -> type:
-        """Build, or find, the tester's class for a line of ancestors, nearest first."""
-        family: type | None = None
-        for ancestor in reversed(line):
-            if type(ancestor) is str:
-                known = vars(builtins).get(ancestor)
-                if isinstance(known, type) and issubclass(known, BaseException):
-                    family = ProgramAssertion if known is AssertionError else known
-                continue
-            number, name = ancestor
-            if type(number) is not int or type(name) is not str:
-                raise PeerBroke("an exception's ancestry is malformed")
-            if number not in self._exceptions:
-                parent = family or Exception
-                bases = (
-                    (parent,) if issubclass(parent, RaisedByProgram) else (RaisedByProgram, parent)
-                )
-                self._exceptions[number] = type(
-                    name.replace("\0", "") or "error", bases, {"_program_class": number}
-                )
-            family = self._exceptions[number]
-        return family or Exception
-
     def _exception(self, reply: Json) -> BaseException:
-        kind = self._exception_class(reply["raised"])
+        kind = self._ancestries.find(reply["raised"])
         text = reply.get("text")
         try:
             arguments = self._traffic.unpack(reply["args"])
-            raised = kind(*arguments)
+            raised: BaseException = kind(*arguments)
         except (PeerGone, PeerBroke):
             raise
         except Exception:  # noqa: BLE001  # an exception that cannot be rebuilt keeps its text
@@ -471,24 +269,6 @@ class Session:
             raised._session = self
             raised._object = reply["object"] if type(reply["object"]) is int else -1
         return raised
-
-
-_STAND_INS: dict[frozenset[str], type] = {}
-
-
-def _stand_in(has: frozenset[str]) -> type:
-    """Return the class of stand-ins that have exactly the methods named."""
-    if has not in _STAND_INS:
-        members: dict[str, Any] = {name: _METHODS[name] for name in has if name in _METHODS}
-        if "__enter__" in has:
-            members["__exit__"] = _leave
-        if "__aenter__" in has:
-            members["__aexit__"] = _leave_async
-        if "unhashable" in has:
-            members["__hash__"] = None
-        members["__slots__"] = ()
-        _STAND_INS[has] = type("Remote", (Remote,), members)
-    return _STAND_INS[has]
 
 
 def _is_of_the_tests(value: Any) -> bool:

@@ -14,7 +14,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
@@ -37,7 +37,7 @@ class Settings:
     imports: Literal["allow", "deny"] = "deny"
     require_isolation: str | None = None
     allow_unisolated: bool = False
-    walls: Walls = Walls()
+    walls: Walls = field(default_factory=Walls)
 
 
 class Sandbox:
@@ -131,7 +131,12 @@ class Sandbox:
 
 
 def checked_work(
-    code: str, assertions: Sequence[str] | str, *, timeout_s: float, **options: Any
+    code: str,
+    assertions: Sequence[str] | str,
+    *,
+    timeout_s: float,
+    entry_point: str | None = None,
+    grading: Literal["split", "in_process"] = "split",
 ) -> Work:
     """Return the work a caller asks for; raises `SpecError` for what cannot be judged."""
     listed = (assertions,) if isinstance(assertions, str) else tuple(assertions)
@@ -142,10 +147,16 @@ def checked_work(
             raise SpecError(f"code and assertions are text, not {type(text).__name__}")
     if not 0 < timeout_s <= limits.LONGEST_TIMEOUT_S:
         raise SpecError(
-            f"timeout {timeout_s!r} s is outside 0 to {limits.LONGEST_TIMEOUT_S:g}: choose one inside"
+            f"timeout {timeout_s!r} s is outside 0 to {limits.LONGEST_TIMEOUT_S:g} s: "
+            "choose one inside"
         )
-    bounds = limits.Limits(timeout_s=float(timeout_s))
-    return replace(Work(code=code, assertions=listed, bounds=bounds), **options)
+    return Work(
+        code=code,
+        assertions=listed,
+        bounds=limits.Limits(timeout_s=float(timeout_s)),
+        entry_point=entry_point,
+        grading=grading,
+    )
 
 
 _shared_sandboxes: dict[Settings, Sandbox] = {}

@@ -58,7 +58,7 @@ def _only(index: int, values: tuple[int, ...], errno: int = _EPERM) -> list[Step
 
 
 def _judged(*, fork: bool) -> dict[str, list[Step]]:
-    """The rules about arguments, each ending in an answer."""
+    """Return the rules about arguments, each ending in an answer."""
     threads_only: list[Step] = [
         _argument(0),
         (_ANY_BIT, 1, 0, _CLONE_THREAD),

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ class Work:
 
     code: str
     assertions: tuple[str, ...]
-    bounds: limits.Limits = limits.Limits()
+    bounds: limits.Limits = field(default_factory=limits.Limits)
     entry_point: str | None = None
     grading: Literal["split", "in_process"] = "split"
     imports: Literal["allow", "deny"] | None = None  # None: as the settings say
@@ -111,7 +111,7 @@ class Slot:
             line = self._lines.readline()
         except OSError as error:
             line = json.dumps({"failed": str(error)}).encode()
-        ready = json.loads(line) if line else {"failed": "it ended without a word"}
+        ready: dict[str, Any] = json.loads(line) if line else {"failed": "it ended without a word"}
         if "failed" in ready:
             self._stop()
             return str(ready["failed"])

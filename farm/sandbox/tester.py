@@ -10,14 +10,16 @@ from __future__ import annotations
 import builtins
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion
 from farm.sandbox.frames import PeerBroke, PeerGone
 from farm.sandbox.plain import Json
-from farm.sandbox.remote import ProgramAssertion, Remote, Session
+from farm.sandbox.raised import ProgramAssertion
+from farm.sandbox.remote import Session
+from farm.sandbox.standins import Remote
 
 _PYTHONS_OWN = vars(builtins)
 _LONGEST_TEXT = 500
@@ -36,7 +38,7 @@ class Names(dict[str, Any]):
         self.overridden = overridden
         self.kept: dict[str, Any] = {}  # objects of the program met in this assertion
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> object:
         if name in self.kept:
             return self.kept[name]
         if name in _PYTHONS_OWN and name not in self.overridden:
@@ -107,7 +109,7 @@ def _read_all(texts: Sequence[str]) -> list[Assertion | BadAssertion]:
     return found
 
 
-def _judge_all(session: Session, job: Json, tell: Any) -> None:
+def _judge_all(session: Session, job: Json, tell: Callable[[Json], None]) -> None:
     read = _read_all(job["assertions"])
     good = [one for one in read if isinstance(one, Assertion)]
     called = frozenset().union(*[one.calls for one in good])
@@ -148,7 +150,7 @@ def _judge(names: Names, one: Assertion | BadAssertion) -> tuple[str, str]:
     return "pass", ""
 
 
-def _judge_in_process(session: Session, job: Json, tell: Any) -> None:
+def _judge_in_process(session: Session, job: Json, tell: Callable[[Json], None]) -> None:
     """Let the candidate judge itself, for tasks that ask for it; every verdict says so."""
     for index, text in enumerate(job["assertions"]):
         try:

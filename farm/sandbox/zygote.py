@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -25,7 +26,10 @@ from farm.sandbox.scratch import Scratch
 
 # What many programs import: loaded once here instead of in each candidate. The list is short
 # because a larger zygote takes longer to fork.
-_WARM = "math collections itertools functools re heapq bisect operator string copy typing".split()
+_WARM = (
+    "math", "collections", "itertools", "functools", "re", "heapq", "bisect", "operator",
+    "string", "copy", "typing",
+)  # fmt: skip
 _QUOTA_LOOK_S = 0.02
 # Waiting for a processor below this share of the time limit is ordinary on a shared machine.
 _STARVED_SHARE = 1 / 3
@@ -123,7 +127,14 @@ class Zygote:
         return True
 
     def _report(
-        self, job: Job, ending: Ending, *, started: float, status: int, judge: int, used: Any
+        self,
+        job: Job,
+        ending: Ending,
+        *,
+        started: float,
+        status: int,
+        judge: int,
+        used: resource.struct_rusage,
     ) -> None:
         wall_s = time.monotonic() - started
         left: str | None = None
