@@ -96,27 +96,33 @@ def attack(lockdown: Lockdown) -> dict[str, Any]:
 
 
 def _attempts(zygote: int, outside: str, bounds: limits.Limits) -> dict[str, bool]:
-    def write_outside() -> None:
-        with open(os.path.join(outside, "probe"), "w"):
-            pass
-
-    def fork() -> None:
-        if os.fork() == 0:
-            os._exit(0)
-        os.wait()
-
+    fork_refused = refused(_fork)
     return {
         "reading_refused": refused(lambda: open("/etc/passwd").close()),
-        "writing_refused": refused(write_outside),
+        "writing_refused": refused(lambda: open(os.path.join(outside, "probe"), "w").close()),
         "modes_refused": refused(lambda: os.chmod(outside, 0o700)),
         "network_refused": refused(socket.socket),
-        "fork_refused": refused(fork),
-        "exec_refused": refused(lambda: os.execv(sys.executable, [sys.executable, "-c", ""])),  # noqa: S606  # that it is refused is the point
+        "fork_refused": fork_refused,
+        "exec_refused": refused(_execute) if fork_refused else in_child(_execution_fails) is True,
         "signals_refused": refused(lambda: os.kill(zygote, 0)),
         "memory_bounded": refused(lambda: bytearray((bounds.memory_mb + 64) << 20)),
         "scratch_works": not refused(_use_scratch),
         "can_import": _can_import(),
     }
+
+
+def _fork() -> None:
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+
+
+def _execute() -> None:
+    os.execv(sys.executable, [sys.executable, "-c", ""])  # noqa: S606  # that it fails is the point
+
+
+def _execution_fails(_: int) -> bool:
+    return refused(_execute)  # when it does not fail, this process is gone and says nothing
 
 
 def _use_scratch() -> None:

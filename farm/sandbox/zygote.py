@@ -8,6 +8,7 @@ environment and without the site module.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -117,6 +118,9 @@ class Zygote:
         os.close(held)
         ending = self._wait(job, done=done, started=started, processes=(programs, judge))
         os.close(done)
+        if not self._lockdown.walls.seccomp:  # what could fork may have left children
+            with contextlib.suppress(OSError):
+                os.killpg(programs, signal.SIGKILL)
         for process in (programs, judge):  # not reaped yet, so the numbers are still theirs
             os.kill(process, signal.SIGKILL)
         _, status, used = os.wait4(programs, 0)
