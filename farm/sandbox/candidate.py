@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from farm.sandbox import assertions, imports
-from farm.sandbox.frames import Message, receive, send
+from farm.sandbox.frames import Message, PeerBroke, receive, send
 from farm.sandbox.lent import Callback, Foreign
 from farm.sandbox.plain import Json, Traffic
 
@@ -90,10 +90,14 @@ class Candidate:
         self._answer_until_return()
 
     def _reply(self, message: Message) -> None:
-        self._traffic.seal(message, forget=False)
-        if self._told:
-            message["classes"], self._told = self._told, []
-        send(self._target, message)
+        try:
+            self._traffic.seal(message, forget=False)
+            if self._told:
+                message["classes"], self._told = self._told, []
+            send(self._target, message)
+        except PeerBroke as error:  # too large to send: the call fails, the program goes on
+            apology: Message = {"raised": ["RuntimeError"], "args": None, "object": -1}
+            send(self._target, {**apology, "text": str(error)})
 
     def _answer_until_return(self) -> Message:
         """Answer requests; return at the message that answers a callback of ours."""

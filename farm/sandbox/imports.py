@@ -11,6 +11,7 @@ import ast
 import builtins
 import importlib
 import os
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, cast
@@ -75,13 +76,18 @@ def deny_at_run_time(program: str) -> None:
     """
     python_import, python_import_module = builtins.__import__, importlib.import_module
 
-    def guarded_import(name: str, scope: Any = None, *rest: Any, **named: Any) -> ModuleType:
-        if scope is not None and scope.get("__name__") == program:
-            _refuse_if_denied(name)
-        return python_import(name, scope, *rest, **named)
+    def check(name: str) -> None:
+        entry = is_denied(name)
+        # two frames up: who asks, the program itself or a library on its behalf
+        if entry is not None and sys._getframe(2).f_globals.get("__name__") == program:
+            raise ImportError(f"denied import {entry!r}: the import policy does not allow it")
+
+    def guarded_import(name: str, *rest: Any, **named: Any) -> ModuleType:
+        check(name)
+        return python_import(name, *rest, **named)
 
     def guarded_import_module(name: str, package: str | None = None) -> ModuleType:
-        _refuse_if_denied(name)
+        check(name)
         return python_import_module(name, package)
 
     def refused(command: object) -> int:
@@ -90,9 +96,3 @@ def deny_at_run_time(program: str) -> None:
     builtins.__import__ = cast("Any", guarded_import)
     importlib.import_module = guarded_import_module
     os.system = cast("Any", refused)
-
-
-def _refuse_if_denied(name: str) -> None:
-    entry = is_denied(name)
-    if entry is not None:
-        raise ImportError(f"denied import {entry!r}: the import policy does not allow it")

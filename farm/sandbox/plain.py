@@ -37,12 +37,17 @@ _KINDS: dict[str, Callable[[], Any]] = {
 _NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items() if isinstance(kind, type)}
 _IN_PAIRS = frozenset({"dict", "Counter", "OrderedDict", "defaultdict"})
 _EXACT_IN_JSON = 1 << 53
+_LONG = 16
+_SAME_IN_JSON = frozenset({bool, str, type(None)})
+_PLAIN_JSON = frozenset({bool, str, int, float, type(None)})
+# In one message; a longer table would only keep both sides busy until the time is over.
+_MOST_CONTAINERS = 100_000
 
 
 def contents(kind: str, container: Any) -> list[Any]:
     """Return what a container holds, one level deep; keys and values in turn for mappings."""
     if kind in _IN_PAIRS:
-        return [part for pair in dict.items(container) for part in pair]
+        return [part for pair in container.items() for part in pair]
     if kind == "bytearray":
         return [bytes(container)]
     return list(container)
@@ -53,9 +58,9 @@ def fill(kind: str, container: Any, parts: list[Any]) -> None:
     if kind in ("list", "bytearray"):
         container[:] = parts if kind == "list" else parts[0]
     elif kind in _IN_PAIRS:
-        dict.clear(container)
+        container.clear()
         for key, value in zip(parts[::2], parts[1::2], strict=True):
-            dict.__setitem__(container, key, value)
+            container[key] = value
     else:
         container.clear()
         if kind == "set":
@@ -112,6 +117,21 @@ class Traffic:
         seldom = rare.pack(value, self.pack)
         return self._export(value) if seldom is None else seldom
 
+    def _pack_all(self, parts: list[Any]) -> list[Json]:
+        """Pack the contents of a container; long ones of plain JSON go as they are."""
+        if len(parts) > _LONG:
+            kinds = set(map(type, parts))
+            if kinds <= _SAME_IN_JSON:
+                return parts
+            if kinds == {int} and min(parts) > -_EXACT_IN_JSON and max(parts) < _EXACT_IN_JSON:
+                return parts
+        return [self.pack(part) for part in parts]
+
+    def _unpack_all(self, parts: Json) -> list[Any]:
+        if len(parts) > _LONG and set(map(type, parts)) <= _PLAIN_JSON:
+            return list(parts)
+        return [self.unpack(part) for part in parts]
+
     def _share(self, container: Any, kind: str) -> int:
         number = self._number.get(id(container))
         if number is None:
@@ -133,7 +153,7 @@ class Traffic:
         their last changes were told. The caller keeps what the message itself refers to.
         """
         changed = [
-            [number, [self.pack(part) for part in self._last[number]]]
+            [number, self._pack_all(self._last[number])]
             for number in list(self._last)
             if self._has_changed(number)
         ]
@@ -142,11 +162,13 @@ class Traffic:
         fresh: list[Json] = []
         while self._fresh:  # packing one container may find others inside
             number = self._fresh.pop()
+            if len(fresh) >= _MOST_CONTAINERS:
+                raise PeerBroke(f"a value holds more than {_MOST_CONTAINERS} containers")
             container = self._shared[number]
             kind = self._kind[number]
             now = self._last[number] = contents(kind, container)
             longest = container.maxlen if kind == "deque" else None
-            fresh.append([number, kind, longest, [self.pack(part) for part in now]])
+            fresh.append([number, kind, longest, self._pack_all(now)])
         if changed:
             message["changed"] = changed
         if fresh:
@@ -195,7 +217,7 @@ class Traffic:
         for number, parts in _listed(message.get("changed")):
             filled.append((number, parts))
         for number, parts in filled:
-            fill(self._kind[number], self._shared[number], [self.unpack(p) for p in parts])
+            fill(self._kind[number], self._shared[number], self._unpack_all(parts))
         for number, _ in filled:
             # taken after all are filled: from here on changes are this side's own
             self._last[number] = contents(self._kind[number], self._shared[number])

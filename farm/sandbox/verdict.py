@@ -151,6 +151,8 @@ def _sum_up(
                 return kind, f"assertion {index + 1}: {result.detail or 'failed'}" + (
                     _why_dead(account) if kind == "error" else ""
                 )
+    if any(result.outcome != "pass" for result in results):
+        return "error", "the tester did not reach every assertion"
     return "pass", ""
 
 
