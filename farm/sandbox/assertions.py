@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from types import CodeType
 from typing import NamedTuple
 
 # What an assertion writes as type(x) is asked of the program when x is one of its objects.
 KIND_OF = "__kind_of__"
 _BUILTINS = frozenset(vars(builtins))
+# A long text that begins like a statement and has a line that asserts needs no closer look.
+_LONG = 200
+_PLAINLY_A_BLOCK = re.compile(r"\s*(?:(?:def|class|import|from|assert)\b|[A-Za-z_]\w*\s*=[^=])")
+_ASSERT_LINE = re.compile(r"^\s*assert\b", re.MULTILINE)
+_ASKS_FOR_KIND = re.compile(r"\btype\b")
 
 
 class BadAssertion(Exception):
@@ -32,6 +38,10 @@ class Assertion(NamedTuple):
 
 def read(text: str) -> Assertion:
     """Compile one assertion; raises `BadAssertion` saying what is wrong with it."""
+    asks_for_kind = _ASKS_FOR_KIND.search(text) is not None
+    is_block = len(text) > _LONG and _PLAINLY_A_BLOCK.match(text) and _ASSERT_LINE.search(text)
+    if is_block and not asks_for_kind:
+        return _read_block(text)
     try:
         tree = ast.parse(text.strip(), "<assertion>")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -61,6 +71,15 @@ def read(text: str) -> Assertion:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not compile: {error}") from error
     return Assertion(code, is_expression, names, can_fail, overridable)
+
+
+def _read_block(text: str) -> Assertion:
+    """Compile a long block without looking at its tree, which would take twice the time."""
+    try:
+        code = compile(text.strip(), "<assertion>", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise BadAssertion(f"the assertion does not compile: {error}") from error
+    return Assertion(code, False, frozenset(code.co_names), True, "")
 
 
 def _overridden_builtin(calls: list[ast.Call], names: frozenset[str]) -> str:

@@ -49,6 +49,7 @@ ASKED_FOR = (
 _BY_VALUE = (int, float, str, tuple, bytes, complex, frozenset)
 _CONTAINERS = (list, dict, set, bytearray)
 _BUILTIN_OBJECTS = {id(value): name for name, value in vars(builtins).items()}
+_MOST_PROMISED = 32
 
 
 class _Refused(Exception):
@@ -83,6 +84,7 @@ class Candidate:
         self._module = types.ModuleType(NAME)
         self._code: types.CodeType | None = None
         self._event_loop: Any = None
+        self._promised: dict[str, Any] = {}
 
     def serve(self) -> None:
         """Answer until the pipe closes; always inside a `try` that ends the process."""
@@ -92,6 +94,8 @@ class Candidate:
     def _reply(self, message: Message) -> None:
         try:
             self._traffic.seal(message, forget=False)
+            if broken := self._broken_promises():
+                message["broken"] = broken
             if self._told:
                 message["classes"], self._told = self._told, []
             send(self._target, message)
@@ -124,7 +128,7 @@ class Candidate:
         if do == "execute":
             sys.modules[NAME] = self._module
             exec(self._code, vars(self._module))  # type: ignore[arg-type]  # noqa: S102
-            return {"v": None}
+            return {"v": None, "names": self._promise()}
         if do == "name":
             scope = vars(self._module)
             if message["name"] not in scope:
@@ -140,17 +144,36 @@ class Candidate:
             return {"v": self._traffic.pack(self._wait_for(arguments[0]))}
         return {"v": self._traffic.pack(OPERATIONS[do](*arguments, **named))}
 
+    def _promise(self) -> Json:
+        """Hand over the program's functions and classes by name, before they are asked for.
+
+        The tester is told when one of the names comes to mean something else.
+        """
+        for name, value in vars(self._module).items():
+            mine = isinstance(value, types.FunctionType | type) and value.__module__ == NAME
+            if mine and len(self._promised) < _MOST_PROMISED:
+                self._promised[name] = value
+        return {name: self._traffic.pack(value) for name, value in self._promised.items()}
+
+    def _broken_promises(self) -> list[str]:
+        scope = vars(self._module)
+        broken = [name for name, value in self._promised.items() if scope.get(name) is not value]
+        for name in broken:
+            del self._promised[name]
+        return broken
+
     def _read(self, text: str, *, allow_all: bool) -> types.CodeType:
         """Compile the program, which is still text; nothing of it has run yet."""
+        text = text.removeprefix("\ufeff")
         try:
-            tree = ast.parse(text.removeprefix("\ufeff"), "<candidate>")
-            code = compile(tree, "<candidate>", "exec", dont_inherit=True)
+            code = compile(text, "<candidate>", "exec", dont_inherit=True)
+            suspect = not allow_all and imports.may_name_denied(text)
+            denied = imports.find_denied(ast.parse(text)) if suspect else None
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise _Refused({"syntax": str(error) or type(error).__name__}) from error
+        if denied is not None:
+            raise _Refused({"denied": denied[0], "line": denied[1]})
         if not allow_all:
-            denied = imports.find_denied(tree)
-            if denied is not None:
-                raise _Refused({"denied": denied[0], "line": denied[1]})
             imports.deny_at_run_time(NAME)
         return code
 

@@ -11,6 +11,7 @@ import ast
 import builtins
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -27,6 +28,17 @@ DENIED = (
     "subprocess",
     "urllib",
 )
+
+
+# The last words of the names above: a text without any of them need not be parsed for them.
+_LAST_WORDS = re.compile(
+    r"\b(?:" + "|".join(sorted({entry.split(".")[-1] for entry in DENIED})) + r")\b"
+)
+
+
+def may_name_denied(text: str) -> bool:
+    """Say whether a program's text could name a denied module; quick, and errs towards yes."""
+    return _LAST_WORDS.search(text) is not None
 
 
 def is_denied(dotted: str) -> str | None:

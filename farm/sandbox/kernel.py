@@ -56,6 +56,11 @@ def prctl(option: int, value: int) -> None:
     )
 
 
+def current_core() -> int:
+    """Return the number of the core this process runs on right now."""
+    return checked(_libc.sched_getcpu())
+
+
 def drop_capabilities() -> None:
     """Give up every capability, so that being root is worth nothing from here on."""
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)

@@ -26,6 +26,10 @@ _KNOWN_MODULES = frozenset({
 })  # fmt: skip
 
 
+class NotReady(Exception):
+    """The candidate process was not set up; nothing of the program has run."""
+
+
 class Session:
     """One conversation with one candidate; every method may raise `PeerGone` or `PeerBroke`."""
 
@@ -39,6 +43,7 @@ class Session:
         self._values: dict[int, Any] = {}  # values of plain subclasses, kept for identity
         self._ancestries = Ancestries()
         self._returned: Any = None
+        self._promised: dict[str, Json] = {}
         self.trust: set[str] = set()
         self.named_classes: set[int] = set()
 
@@ -63,7 +68,31 @@ class Session:
             has = frozenset(name for name in told["has"] if type(name) is str)
             self._classes.append((str(told["name"]), has, stand_in(has)))
         self._traffic.unseal(message)
+        for name in message.get("broken", ()):
+            self._promised.pop(name, None)
         return message
+
+    def start(self, code: str, *, imports: str) -> None:
+        """Ask for a program to be compiled and run, without waiting for the answers."""
+        self._send({"do": "read", "code": code, "imports": imports})
+        self._send({"do": "execute"})
+
+    def finish_start(self) -> Json:
+        """Wait for the answers to `start`: a refusal to compile, or how running it ended."""
+        try:
+            ready = self.receive().get("ready") is True
+        except (PeerGone, PeerBroke) as error:
+            raise NotReady(str(error)) from error
+        if not ready:
+            raise NotReady("the candidate's first word is not that it is ready")
+        refusal = self.receive()
+        if "syntax" in refusal or "denied" in refusal:
+            return refusal
+        reply = self.receive()
+        names = reply.get("names")
+        if type(names) is dict:
+            self._promised = names
+        return reply
 
     def value_of(self, reply: Json) -> Any:
         """Return the value in a reply, or raise what the program raised."""
@@ -228,11 +257,14 @@ class Session:
 
         A class found this way counts as named by the assertions.
         """
-        reply = self.request({"do": "name", "name": name})
-        if "missing" in reply:
-            raise KeyError(name)
-        value = self.value_of(reply)
-        packed = reply["v"]
+        packed = self._promised.get(name)
+        if packed is None:
+            reply = self.request({"do": "name", "name": name})
+            if "missing" in reply:
+                raise KeyError(name)
+            value, packed = self.value_of(reply), reply["v"]
+        else:
+            value = self._traffic.unpack(packed)
         if isinstance(value, Remote) and type(packed.get("class")) is int:
             self.named_classes.add(packed["class"])
         return value

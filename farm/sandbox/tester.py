@@ -18,7 +18,7 @@ from farm.sandbox.assertions import Assertion, BadAssertion
 from farm.sandbox.frames import PeerBroke, PeerGone
 from farm.sandbox.plain import Json
 from farm.sandbox.raised import ProgramAssertion
-from farm.sandbox.remote import Session
+from farm.sandbox.remote import NotReady, Session
 from farm.sandbox.standins import Remote
 
 _PYTHONS_OWN = vars(builtins)
@@ -68,30 +68,34 @@ def run(job: Json, *, source: int, target: int, verdict: int) -> None:
 
     session = Session(source, target)
     try:
-        if session.receive().get("ready") is not True:
-            raise PeerBroke("the candidate's first word is not that it is ready")
-    except (PeerGone, PeerBroke) as error:
+        session.start(job["code"], imports=job["imports"])
+        read = _read_all(job["assertions"])  # while the candidate is at work
+        loading = _load(session)
+    except NotReady as error:
         tell({"load": "harness", "why": str(error)})
         return
-    loading = _load(session, job)
     tell(loading)
     if loading["load"] == "ok":
-        judge = _judge_in_process if job["grading"] == "in_process" else _judge_all
-        judge(session, job, tell)
+        if job["grading"] == "in_process":
+            _judge_in_process(session, job["assertions"], tell)
+        else:
+            _judge_all(session, read, job["entry_point"], tell)
     tell({"end": True})
 
 
-def _load(session: Session, job: Json) -> Json:
-    """Have the program compiled, then run; say how it went."""
+def _load(session: Session) -> Json:
+    """See the program compiled and run; say how it went."""
     try:
-        reply = session.request({"do": "read", "code": job["code"], "imports": job["imports"]})
+        reply = session.finish_start()
         if "syntax" in reply:
             return {"load": "syntax_error", "why": _cut(reply["syntax"])}
         if "denied" in reply:
             name, line = reply["denied"], reply["line"]
             why = f"denied import {name!r}, line {line}: the import policy does not allow it"
             return {"load": "error", "why": why}
-        session.value_of(session.request({"do": "execute"}))
+        session.value_of(reply)
+    except NotReady:
+        raise
     except PeerGone:
         return {"load": "error", "why": "the program ended its process while it was loaded"}
     except BaseException as error:  # noqa: BLE001  # what the program raises, whatever it is
@@ -109,11 +113,14 @@ def _read_all(texts: Sequence[str]) -> list[Assertion | BadAssertion]:
     return found
 
 
-def _judge_all(session: Session, job: Json, tell: Callable[[Json], None]) -> None:
-    read = _read_all(job["assertions"])
+def _judge_all(
+    session: Session,
+    read: list[Assertion | BadAssertion],
+    entry: str | None,
+    tell: Callable[[Json], None],
+) -> None:
     good = [one for one in read if isinstance(one, Assertion)]
     called = frozenset().union(*[one.calls for one in good])
-    entry = job["entry_point"]
     overridden = {entry} if entry else set()
     if not entry and called <= _PYTHONS_OWN.keys():  # nothing else can be what is tested
         overridden = {one.overridable for one in good if one.overridable}
@@ -150,9 +157,9 @@ def _judge(names: Names, one: Assertion | BadAssertion) -> tuple[str, str]:
     return "pass", ""
 
 
-def _judge_in_process(session: Session, job: Json, tell: Callable[[Json], None]) -> None:
+def _judge_in_process(session: Session, texts: Sequence[str], tell: Callable[[Json], None]) -> None:
     """Let the candidate judge itself, for tasks that ask for it; every verdict says so."""
-    for index, text in enumerate(job["assertions"]):
+    for index, text in enumerate(texts):
         try:
             reply = session.request({"do": "judge", "text": text})
             result, why = reply["v"]
