@@ -42,6 +42,8 @@ _SAME_IN_JSON = frozenset({bool, str, type(None)})
 _PLAIN_JSON = frozenset({bool, str, int, float, type(None)})
 # In one message; a longer table would only keep both sides busy until the time is over.
 _MOST_CONTAINERS = 100_000
+# Python itself compares no deeper than its recursion limit, a thousand by default.
+_DEEPEST = 2000
 
 
 def contents(kind: str, container: Any) -> list[Any]:
@@ -85,7 +87,8 @@ class Traffic:
         self._kind: dict[int, str] = {}
         self._last: dict[int, list[Any]] = {}
         self._number: dict[int, int] = {}
-        self._fresh: list[int] = []
+        self._fresh: list[tuple[int, int]] = []  # number, levels below the value itself
+        self._level = 0
         self._shared[-1] = []
         self._unused_count = sys.getrefcount(self._shared[-1])
         del self._shared[-1]
@@ -138,7 +141,7 @@ class Traffic:
             number = self._next
             self._next += 2
             self._enter(number, kind, container)
-            self._fresh.append(number)
+            self._fresh.append((number, self._level))
         return number
 
     def _enter(self, number: int, kind: str, container: Any) -> None:
@@ -161,14 +164,21 @@ class Traffic:
             message["drop"] = self._drop_unused()
         fresh: list[Json] = []
         while self._fresh:  # packing one container may find others inside
-            number = self._fresh.pop()
-            if len(fresh) >= _MOST_CONTAINERS:
-                raise PeerBroke(f"a value holds more than {_MOST_CONTAINERS} containers")
+            number, level = self._fresh.pop()
+            if len(fresh) >= _MOST_CONTAINERS or level > _DEEPEST:
+                self._fresh.clear()
+                self._level = 0
+                raise PeerBroke(
+                    f"a value holds more than {_MOST_CONTAINERS} containers "
+                    f"or more than {_DEEPEST} of them inside each other"
+                )
+            self._level = level + 1
             container = self._shared[number]
             kind = self._kind[number]
             now = self._last[number] = contents(kind, container)
             longest = container.maxlen if kind == "deque" else None
             fresh.append([number, kind, longest, self._pack_all(now)])
+        self._level = 0
         if changed:
             message["changed"] = changed
         if fresh:

@@ -283,8 +283,9 @@ CASES: dict[str, tuple[str, tuple[str, ...], set[str]]] = {
     "files, threads, printing": (
         "import tempfile, os, threading, concurrent.futures\n"
         "def files():\n    with tempfile.TemporaryDirectory() as d:\n"
-        "        path = os.path.join(d, 'a'); open(path, 'w').write('x')\n"
-        "        return open(path).read()\n"
+        "        path = os.path.join(d, 'a')\n"
+        "        with open(path, 'w') as file: file.write('x')\n"
+        "        with open(path) as file: return file.read()\n"
         "def squares():\n    with concurrent.futures.ThreadPoolExecutor(4) as pool:\n"
         "        return list(pool.map(lambda v: v * v, range(5)))\n"
         "def loud():\n    print('loud'); return 1\n",
