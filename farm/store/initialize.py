@@ -220,7 +220,7 @@ def _source(input: str, folder: str) -> Source:
     with contextlib.ExitStack() as stack:
         fd = 0 if input == "-" else stack.enter_context(open(input, "rb")).fileno()
         spool(stack.enter_context(open(fd, "rb", closefd=False)), copy)
-    return find_source(input, spooled_from=copy)
+    return find_source(copy, spooled_from=input)
 
 
 def _digest(source: Source, rules: Rules) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from farm.cli.main import COMMANDS
 from tests.acceptance.shell import (
     FARM,
     SAMPLE,
@@ -27,7 +28,6 @@ from tests.acceptance.shell import (
 )
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "help"
-COMMANDS = ("init", "run", "worker", "status", "verify", "events", "requeue", "schema", "demo")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_help_reads_as_it_was_agreed(command: str) -> None:
         (("run", "--store", "s", "--deadline-s", "-1"), "'--deadline-s': -1.0 is not in the"),
         (("run", "--store", "s", "--deadline-s", "nan"), "'nan' is not a number"),
         (("run", "--store", "s", "--max-attempts", "0"), "'--max-attempts': 0 is not in the"),
-        (("run", "--store", "s", "--scorer", "magic"), "no scorer is called 'magic': choose"),
+        (("run", "--store", "s", "--scorer", "magic"), "--scorer: metric 'magic' is not known"),
         (("run", "--store", "s", "--map", "colour=red"), "--map 'colour' is no field: choose"),
         (("run", "--store", "s", "--map", "id"), "is no pair: write field=path"),
         (("init", "--store", "s", "--input", SAMPLE, "--name", " "), "a name is needed"),
