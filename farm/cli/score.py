@@ -7,6 +7,7 @@ import json
 import click
 import msgspec
 
+from farm.cli import options
 from farm.core.vocabulary import POST_PROCESSES
 from farm.scoring.explain import explain
 
@@ -23,8 +24,14 @@ from farm.scoring.explain import explain
     help="What to do to the prediction first.",
 )
 @click.option("--explain", "reasons", is_flag=True, help="Show span, steps and deciding rule.")
+@options.quiet
 def score(
-    metric: str, prediction: str, targets: tuple[str, ...], post_process: str, reasons: bool
+    metric: str,
+    prediction: str,
+    targets: tuple[str, ...],
+    post_process: str,
+    reasons: bool,
+    quiet: bool,
 ) -> None:
     """Score one prediction against its targets.
 
@@ -35,7 +42,7 @@ def score(
         kept = ("metric", "version", "post_process", "score", "correct", "outcome")
         told = {name: told[name] for name in kept}
     # arguments that were no UTF-8 arrive as lone surrogates, which no output can carry
-    click.echo(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+    options.write_out(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 
 command = score
