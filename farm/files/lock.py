@@ -1,7 +1,8 @@
 """Locks between processes of one host: flock on a file that is never unlinked.
 
 The kernel drops the lock when its holder dies, so no stale lock can be left. Unlinking the file
-would make two owners possible; the descriptor is close-on-exec so that no child keeps it.
+would make two owners possible; only an init that failed does it, before there is a store, and
+inits ask `is_there`. The descriptor is close-on-exec so that no child keeps it.
 """
 
 from __future__ import annotations
@@ -66,6 +67,15 @@ class FileLock:
     def release(self) -> None:
         """Give the lock back; the file stays."""
         fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def is_there(self) -> bool:
+        """Tell whether the file is still the one at its path; for one that may be removed."""
+        ours = os.fstat(self._fd)
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
 
     def say(self, body: str) -> None:
         """Write who holds the lock, for the messages of those who wait; holders only."""

@@ -196,16 +196,38 @@ def _move_into_place(path: str, staging: str, plan: Plan) -> None:
             if exists(path):  # another init was quicker; the two agree or this one is refused
                 reason = "another init made a store here at the same time: run the command again"
                 raise SpecError(f"{path!r}: {reason}")
-            FileLock(os.path.join(path, RUN_LOCK_FILE)).close()
-            staged.sync()
-            _rename(_PARTS, staged, folder)
-            folder.sync()
-            _rename((PLAN_FILE,), staged, folder)
+            if not lock.is_there():  # another init failed and took its lock away with the rest
+                raise SpecError(f"{path!r}: another init failed here just now: run it again")
+            try:
+                FileLock(os.path.join(path, RUN_LOCK_FILE)).close()
+                staged.sync()
+                _rename(_PARTS, staged, folder)
+                folder.sync()
+                _rename((PLAN_FILE,), staged, folder)
+            except BaseException:
+                _take_back(folder)
+                raise
             folder.sync()
     finally:
         lock.close()
         staged.close()
         folder.close()
+
+
+def _take_back(folder: Folder) -> None:
+    """Remove what an init that failed has moved into place; for the holder of the lock.
+
+    Once the plan has its name there is a store, and its locks are never unlinked.
+    """
+    if exists(folder.path):
+        return
+    for name in (*_PARTS, RUN_LOCK_FILE, LOCK_FILE):
+        # a disk that takes nothing keeps it: the next init knows these names
+        with contextlib.suppress(OSError):
+            if name == RECEIPTS:
+                os.rmdir(name, dir_fd=folder.fd)
+            else:
+                os.unlink(name, dir_fd=folder.fd)
 
 
 def _rename(names: Sequence[str], staged: Folder, folder: Folder) -> None:
