@@ -255,7 +255,7 @@ def resume_points(interrupted: str, folder: Path) -> list[tuple[str, int]]:
     most: dict[str, int] = {}
     for point in found:
         most[point.call] = max(most.get(point.call, 0), point.number)
-    struck = {"fsync": 1, "renameat": 1, "linkat": 1, "unlinkat": 1, "ftruncate": 1, "write": 12}
+    struck = {"fsync": 1, "renameat": 2, "linkat": 1, "unlinkat": 2, "write": 20}
     return [
         (call, number)
         for call, step in struck.items()
@@ -324,7 +324,7 @@ def test_a_resume_whose_disk_fails_ends_with_exit_3_and_goes_on_later(
         (call, number, "EIO" if call == "fsync" else "ENOSPC")
         for call, number in resume_points(interrupted, tmp_path)
         if call in {"fsync", "renameat", "linkat"}
-    ]
+    ][::2]
 
     def check(case: tuple[str, int, str]) -> str:
         call, number, errno = case
