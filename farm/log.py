@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -18,6 +18,7 @@ import orjson
 
 from farm.config import Environment
 from farm.core.event import Event, encode_event, to_dict
+from farm.core.printable import printable, printable_json
 from farm.files.atomic import storage_errors
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Log(AbstractContextManager["Log"]):
         if quiet:
             return
         if not console:
-            self._log = _json_logger()
+            self._log = _json_logger(on_terminal=sys.stderr.isatty())
             return
         if terminal and log_format == "auto":
             self._progress = _ProgressLine(colours=not environment.no_color)
@@ -99,13 +100,17 @@ class Log(AbstractContextManager["Log"]):
             self._file.close()
 
 
-def _json_logger() -> Callable[[Event], None]:
+def _json_logger(*, on_terminal: bool) -> Callable[[Event], None]:
     # here and not at the top: structlog loads for 50 ms, which commands without a log save
     import structlog
 
+    def serialize(value: object, **_: object) -> bytes:
+        data = orjson.dumps(value)
+        return printable_json(data) if on_terminal else data
+
     logger = structlog.wrap_logger(
         structlog.BytesLogger(sys.stderr.buffer),
-        processors=[structlog.processors.JSONRenderer(serializer=orjson.dumps)],
+        processors=[_as_in_the_store, structlog.processors.JSONRenderer(serializer=serialize)],
     )
 
     def log(event: Event) -> None:
@@ -113,6 +118,12 @@ def _json_logger() -> Callable[[Event], None]:
         logger.info(**to_dict(event))
 
     return log
+
+
+def _as_in_the_store(_: object, method: str, fields: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Put the fields in their order again; structlog moves the event's name to the end."""
+    head = {name: fields.pop(name) for name in ("ts", "level", "event")}
+    return {**head, **fields}
 
 
 def _console_logger(*, colours: bool, progress: _ProgressLine | None) -> Callable[[Event], None]:
@@ -145,15 +156,6 @@ def print_to_stderr(text: str) -> None:
 def silence_stderr() -> None:
     """Send stderr nowhere, so that the interpreter does not fail on it when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-
-
-def printable(text: str) -> str:
-    """Make foreign text harmless for a terminal: control characters become escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text
-    )
 
 
 class _ProgressLine:

@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from farm.core.event import Event, note
-from farm.core.plan import ScorerName
-from farm.errors import Busy, SpecError
+from farm.core.plan import ScorerName, check_identity
+from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
 from farm.runtime.settings import RunSettings
-from farm.scoring.registry import DEFAULT_SCORER, find_scorer
-from farm.store.directory import DirectoryStore, wall_clock
+from farm.scoring.registry import DEFAULT, scorer
+from farm.store.directory import DirectoryStore, exists, wall_clock
 from farm.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -35,10 +37,13 @@ def open_store(path: str) -> DirectoryStore:
     return DirectoryStore(path, invocation_id=new_invocation_id())
 
 
-def scorer_name(name: str = DEFAULT_SCORER) -> ScorerName:
+def scorer_name(name: str = DEFAULT) -> ScorerName:
     """Give a scorer of this farm as part of an identity; raises `SpecError` on unknown names."""
-    scorer = find_scorer(name)
-    return ScorerName(name=scorer.name, version=scorer.version)
+    found = scorer(name)
+    if found.needs:
+        needs = " and ".join(found.needs)
+        raise SpecError(f"metric {name!r} needs a {needs}: recorded predictions have none")
+    return ScorerName(name=found.name, version=found.version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,7 @@ class InitOptions:
 def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> None:
     """Make the store, or hold what is given against the one that is there."""
     # here and not at the top: readers of input need numpy, which `status` and `events` do not
-    from farm.store.initialize import check_request, exists, initialize
+    from farm.store.initialize import check_request, initialize
 
     request = _request(options)
     if exists(path):
@@ -69,6 +74,24 @@ def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> Non
     if options.input is None:
         raise SpecError(f"there is no store at {path!r} yet: give --input FILE to make one")
     initialize(path, request, default_scorer=scorer_name())
+    _tell_of_the_store(path, on_events)
+
+
+def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEvents) -> None:
+    """Make a store of another's cases under another scorer, unless it is there already."""
+    from farm.store.initialize import initialize_copy
+
+    wanted = _wanted_scorer(name)
+    if exists(into):
+        with open_store(into) as store:
+            given = msgspec.structs.replace(old.plan.identity, scorer=wanted)
+            check_identity(store.plan.identity, given, store=into)
+        return
+    initialize_copy(into, old, scorer=wanted)
+    _tell_of_the_store(into, on_events)
+
+
+def _tell_of_the_store(path: str, on_events: OnEvents) -> None:
     with open_store(path) as store:
         plan = store.plan
         made = note(
@@ -95,9 +118,16 @@ def _request(options: InitOptions) -> Request:
             coerce=options.coerce,
         ),
         shards=options.shards,
-        scorer=None if options.scorer is None else scorer_name(options.scorer),
+        scorer=None if options.scorer is None else _wanted_scorer(options.scorer),
         models=None if options.name is None else (options.name,),
     )
+
+
+def _wanted_scorer(name: str) -> ScorerName:
+    try:
+        return scorer_name(name)
+    except SpecError as error:  # on the command line an unknown name is wrong usage
+        raise UsageError(f"--scorer: {error}") from error
 
 
 def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) -> Ending:
@@ -108,27 +138,35 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
     # here and not at the top: anyio loads for 40 ms, which only a run needs
     import anyio
 
-    from farm.runtime.evaluate import last_note
-    from farm.runtime.supervisor import Ending, anything_to_do
+    from farm.runtime.supervisor import anything_to_do
 
     store.confirm()
     now = int(wall_clock()) if settings.now_ms is None else settings.now_ms
-    if not anything_to_do(store.ledger(), settings, now=now):
-        ending = Ending()
-        last = [last_note(store.ledger(), ending, elapsed_s=0.0)]
-        # events that a kill kept from being told are something to do after all
-        on_events(store.tell(last) if store.events_missing() else store.number(last))
-        return ending
+    if store.ledger().settled:
+        return _nothing_to_do(store, on_events)
     lock = store.run_lock()
     try:
         if not lock.try_acquire():
             holder = lock.body() or "another process"
             raise Busy(f"{store.path!r} is being run by {holder}: wait for it, or end it")
+        if not anything_to_do(store.ledger(), settings, now=now):
+            return _nothing_to_do(store, on_events)
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
         return anyio.run(_evaluate, store, settings, on_events)
     finally:
         lock.close()
+
+
+def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
+    from farm.runtime.evaluate import last_note
+    from farm.runtime.supervisor import Ending
+
+    ending = Ending()
+    last = [last_note(store.ledger(), ending, elapsed_s=0.0)]
+    # events that a kill kept from being told are something to do after all
+    on_events(store.tell(last) if store.events_missing() else store.number(last))
+    return ending
 
 
 async def _evaluate(store: Store, settings: RunSettings, on_events: OnEvents) -> Ending:

@@ -10,6 +10,7 @@ from importlib.resources import as_file, files
 import click
 
 from farm.cli import options
+from farm.cli.kinds import FilledPath
 from farm.cli.worker import EXIT_INJECTED_CRASH
 from farm.errors import FarmError
 from farm.runtime.standing import report_of
@@ -21,7 +22,12 @@ _LEASE_MS = 10
 
 @click.command()
 @click.argument("what", type=click.Choice(["recovery"]), default="recovery")
-@click.option("--input", type=click.Path(), help="Predictions.  [default: a sample of four cases]")
+@click.option(
+    "--input",
+    metavar="FILE",
+    type=FilledPath(allow_dash=True),
+    help="Predictions.  [default: a sample of four cases]",
+)
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True)
 @click.option("--shards", type=click.IntRange(1, 1024), default=4, show_default=True)
 @options.quiet
@@ -65,6 +71,8 @@ def _recover(store: str, *, workers: int) -> None:
     settings = RunSettings(workers=workers, ttl_ms=_LEASE_MS, now_ms=_CLAIMED_AT + _LEASE_MS)
     with open_store(store) as opened:
         run(opened, run_settings(store, settings), on_events=lambda events: None)
+        if not opened.ledger().complete:
+            raise FarmError("the recovery did not finish: run the demo again")
 
 
 def _print_phase(phase: str, store: str) -> None:

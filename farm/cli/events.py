@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 import click
@@ -25,11 +24,11 @@ def command(store: str, follow: bool, quiet: bool) -> None:
         seen = 0
         last = ""
         while True:
+            lines = []
             for event in opened.events():
                 if event.seq > seen:
-                    sys.stdout.buffer.write(encode_event(event))
+                    lines.append(encode_event(event))
                     seen, last = event.seq, event.event
-            sys.stdout.buffer.flush()
-            if not follow or last in _LAST:
+            if not options.write_out(b"".join(lines)) or not follow or last in _LAST:
                 return
             time.sleep(_LOOK_S)

@@ -29,11 +29,12 @@ def command(store: str, **given: Unpack[InitFlags]) -> None:
     """
     if given["input"] is None:
         raise click.UsageError("Missing option '--input'.")
+    environment = read_environment()
     with Log(
-        environment=read_environment(),
+        environment=environment,
         log_format=given["log_format"],
         quiet=given["quiet"],
-        file=given["log_file"] or "",
+        file=options.log_path(given["log_file"], environment, store),
     ) as log:
         ensure_store(store, init_options(given), on_events=log.write)
     with open_store(store) as opened:

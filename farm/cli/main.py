@@ -6,6 +6,7 @@ interpreter and click.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 
+from farm.core.printable import printable
 from farm.errors import FarmError
 
 # command -> (module, one line for the list of commands)
@@ -25,6 +27,9 @@ COMMANDS = {
     "verify": ("farm.cli.verify", "Re-derive everything in a store and say what does not hold."),
     "events": ("farm.cli.events", "Print the events of a run."),
     "requeue": ("farm.cli.requeue", "Open a quarantined shard again."),
+    "rescore": ("farm.cli.rescore", "Score a store's cases by another scorer, into a new store."),
+    "tasks": ("farm.cli.tasks", "Check a file of tasks."),
+    "score": ("farm.cli.score", "Score one prediction, and say why."),
     "schema": ("farm.cli.schema", "Print the JSON Schema of a file or stream."),
     "demo": ("farm.cli.demo", "Show a crash and its recovery, with real processes."),
 }
@@ -94,20 +99,18 @@ def main() -> None:
     try:
         code: Any = farm.main(standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Abort:
-        code = 130
+    except click.exceptions.Abort:  # what click makes of a Ctrl-C
+        code = _interrupted(signal.SIGINT)
     except click.ClickException as error:
-        error.show()
+        _show(error)
         code = error.exit_code
     except FarmError as error:
         fail(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        fail("interrupted; everything finished is kept, run the same command to continue")
-        code = 128 + signal.SIGINT
+        code = _interrupted(signal.SIGINT)
     except Terminated:
-        fail("terminated; everything finished is kept, run the same command to continue")
-        code = 128 + signal.SIGTERM
+        code = _interrupted(signal.SIGTERM)
     except BrokenPipeError:
         # the reader of our output went away, as `| head` does; what was done is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -123,10 +126,7 @@ def main() -> None:
         fail("out of memory: give the machine more, or split the input")
         code = 1
     except Exception as error:  # noqa: BLE001  the last fence: a person gets one line, always
-        fail(
-            f"unexpected {type(error).__name__}: {error}; this is a fault of farm, please report it"
-        )
-        code = 1
+        code = _last_words(error)
     sys.exit(code or 0)
 
 
@@ -134,12 +134,39 @@ def fail(message: str) -> None:
     """Say on stderr why the command failed, control characters made harmless."""
     try:
         for line in message.splitlines():
-            text = line if line.isprintable() else ascii(line)[1:-1]
-            sys.stderr.write(f"farm: {text}\n")
+            sys.stderr.write(f"farm: {printable(line)}\n")
         sys.stderr.flush()
     except OSError:
         # nobody listens; the interpreter must not fail again when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _last_words(error: BaseException) -> int:
+    """Say what went wrong and give the exit code; of a group, what its first error says."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, FarmError):
+        fail(str(error))
+        return error.exit_code
+    fail(f"unexpected {type(error).__name__}: {error}; this is a fault of farm, please report it")
+    return 1
+
+
+def _show(error: click.ClickException) -> None:
+    """Print what click has to say, the command line that it quotes made harmless."""
+    text = io.StringIO()
+    error.show(file=text)
+    lines = [printable(line.expandtabs(4)) for line in text.getvalue().splitlines()]
+    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()
+
+
+def _interrupted(number: signal.Signals) -> int:
+    fail(
+        f"interrupted by {number.name}; everything finished is kept, "
+        "run the same command to continue"
+    )
+    return 128 + number
 
 
 class Terminated(BaseException):

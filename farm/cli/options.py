@@ -9,7 +9,11 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from farm.files.atomic import storage_errors
+from farm.cli.kinds import FilledPath, Name
+from farm.config import Environment
+from farm.core.printable import printable_json
+from farm.errors import StorageError
+from farm.files.atomic import make_folders
 from farm.log import LogFormat
 from farm.report.render import to_json
 
@@ -59,7 +63,7 @@ def apply_all(options: list[Callable[[F], F]]) -> Callable[[F], F]:
 
 
 store = click.option(
-    "--store", required=True, metavar="DIR", type=click.Path(), help="The directory of the run."
+    "--store", required=True, metavar="DIR", type=FilledPath(), help="The directory of the run."
 )
 
 quiet = click.option("--quiet", is_flag=True, help="No log on stderr, only failures.")
@@ -74,7 +78,7 @@ log = apply_all(
             help="auto: for people on a terminal, JSON lines in a pipe.",
         ),
         click.option(
-            "--log-file", metavar="FILE", type=click.Path(), help="Append the events here as well."
+            "--log-file", metavar="FILE", type=FilledPath(), help="Append the events here as well."
         ),
         quiet,
     ]
@@ -85,7 +89,7 @@ source = apply_all(
         click.option(
             "--input",
             metavar="FILE",
-            type=click.Path(allow_dash=True),
+            type=FilledPath(allow_dash=True),
             help="Predictions: .json, .jsonl, .ndjson, each also .gz or .zst; - is stdin.",
         ),
         click.option(
@@ -94,7 +98,7 @@ source = apply_all(
             help="Shard count of a new store.  [default: by the number of cases]",
         ),
         click.option("--scorer", metavar="NAME", help="How cases are scored."),
-        click.option("--name", metavar="MODEL", help="Whose predictions these are."),
+        click.option("--name", metavar="MODEL", type=Name(), help="Whose predictions these are."),
         click.option(
             "--map",
             "mapping",
@@ -153,6 +157,18 @@ def logical_clock(now_ms: int) -> int | None:
     return None if now_ms < 0 else now_ms
 
 
+def log_path(log_file: str | None, environment: Environment, store: str) -> str:
+    """Give the file that events are appended to besides the store's; "" for none.
+
+    The folder of the environment is made when it is missing.
+    """
+    if log_file or not environment.log_dir:
+        return log_file or ""
+    make_folders(environment.log_dir)
+    name = os.path.basename(os.path.abspath(store)) or "run"
+    return os.path.join(environment.log_dir, f"{name}.jsonl")
+
+
 def print_json(value: object) -> None:
     """Print a value on stdout: one line in a pipe, spread out on a terminal."""
     write_out(to_json(value, indent=2 if sys.stdout.isatty() else 0))
@@ -163,18 +179,22 @@ def print_line(value: object) -> None:
     write_out(to_json(value))
 
 
-def write_out(data: bytes) -> None:
-    """Write on stdout at once; a reader that went away, as `| head` does, is no failure.
+def write_out(data: bytes) -> bool:
+    """Write JSON on stdout at once, harmless for the terminal that it may be.
 
-    Raises `StorageError` when stdout is a file that cannot be written.
+    A reader that went away, as `| head` does, is no failure: the answer is then False. Raises
+    `StorageError` when a file or device behind stdout does not take it.
     """
+    if sys.stdout.isatty():
+        data = printable_json(data)
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # what was done is done; the interpreter must not fail again when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        with storage_errors("standard output"):
-            raise error
+        if not isinstance(error, BrokenPipeError):
+            reason = (error.strerror or str(error)).lower()
+            raise StorageError(path="standard output", reason=reason) from error
+        return False
+    return True

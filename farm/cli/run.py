@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from typing import Unpack
 
@@ -10,8 +9,9 @@ import click
 
 from farm.cli import options
 from farm.cli.init import init_options
+from farm.cli.kinds import Seconds
 from farm.cli.main import fail
-from farm.config import Environment, read_environment
+from farm.config import read_environment
 from farm.log import Log
 from farm.wiring import ensure_store, open_store, run, run_settings
 
@@ -37,7 +37,7 @@ class RunFlags(options.SourceFlags, options.LeaseFlags, options.LogFlags):
 @options.lease
 @click.option(
     "--deadline-s",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     default=120.0,
     show_default=True,
     help="End as pending after so long; 0 is none.",
@@ -58,14 +58,14 @@ class RunFlags(options.SourceFlags, options.LeaseFlags, options.LogFlags):
 )
 @click.option(
     "--stall-s",
-    type=click.FloatRange(0.1),
+    type=Seconds(0.1),
     default=600.0,
     show_default=True,
     help="End a worker that says nothing for so long.",
 )
 @click.option(
     "--grace-s",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     default=10.0,
     show_default=True,
     help="For workers to finish their shard after Ctrl-C or SIGTERM.",
@@ -106,7 +106,7 @@ def command(
         environment=environment,
         log_format=given["log_format"],
         quiet=given["quiet"],
-        file=log_path(given["log_file"], environment, store),
+        file=options.log_path(given["log_file"], environment, store),
     ) as log:
         ensure_store(store, init_options(given), on_events=log.write)
         opened = ctx.with_resource(open_store(store))
@@ -118,11 +118,3 @@ def command(
     if why:
         fail(why)
     ctx.exit(exit_code_of(ledger, ending))
-
-
-def log_path(log_file: str | None, environment: Environment, store: str) -> str:
-    """Give the file that events are appended to besides the store's; "" for none."""
-    if log_file or not environment.log_dir:
-        return log_file or ""
-    name = os.path.basename(os.path.abspath(store)) or "run"
-    return os.path.join(environment.log_dir, f"{name}.jsonl")

@@ -10,6 +10,7 @@ from farm.report.schemas import SCHEMA_NAMES, schema_of
 
 @click.command()
 @click.argument("what", type=click.Choice(SCHEMA_NAMES))
-def command(what: str) -> None:
+@options.quiet
+def command(what: str, quiet: bool) -> None:
     """Print the JSON Schema of a file, or of one line or record of a stream."""
     options.print_json(schema_of(what))

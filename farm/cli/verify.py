@@ -28,14 +28,18 @@ def command(ctx: click.Context, /, store: str, quiet: bool) -> None:
         found = verify(
             opened,
             digests=lambda: _digests(opened),
-            receipt_names=lambda: [
-                name
-                for name in os.listdir(os.path.join(store, RECEIPTS))
-                if not name.startswith(".")
-            ],
+            receipt_names=lambda: _receipt_names(opened),
         )
     options.print_json(found)
     ctx.exit(0 if found.ok else 1)
+
+
+def _receipt_names(store: DirectoryStore) -> list[str]:
+    try:
+        names = os.listdir(os.path.join(store.path, RECEIPTS))
+    except FileNotFoundError:  # each receipt that the ledger counts on is then a problem already
+        return []
+    return [name for name in names if not name.startswith(".")]
 
 
 def _digests(store: DirectoryStore) -> tuple[str, str, int]:

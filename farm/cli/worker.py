@@ -8,6 +8,7 @@ from typing import Unpack
 import click
 
 from farm.cli import options
+from farm.cli.kinds import Name
 from farm.core.lease import Lease
 from farm.runtime.by_hand import HandSettings, work_once
 from farm.wiring import open_store
@@ -23,7 +24,7 @@ class WorkerFlags(options.LeaseFlags):
 
 @click.command()
 @options.store
-@click.option("--worker-id", required=True, metavar="NAME", help="Who claims.")
+@click.option("--worker-id", required=True, metavar="NAME", type=Name(), help="Who claims.")
 @options.lease
 @click.option("--crash-after-claim", is_flag=True, help="Exit 86 once the claim is durable.")
 @options.quiet
@@ -35,8 +36,6 @@ def command(
     Prints one JSON line for the claim and one for the result; with nothing eligible,
     `{"claimed": false}`. A worker that lost its lease meanwhile ends with exit code 1.
     """
-    if not worker_id.strip():
-        raise click.BadParameter("a worker needs a name", param_hint="'--worker-id'")
     settings = HandSettings(
         worker_id=worker_id,
         worker_pid=os.getpid(),

@@ -20,8 +20,7 @@ def buckets(ids: Sequence[str], shards: int) -> NDArray[np.uint16]:
     to short first, so that those still unfinished are always a prefix of the array.
     """
     joined = "".join(ids)
-    texts = ids if joined.isascii() else [text.encode() for text in ids]
-    sizes = map(len, texts)
+    sizes = map(len, ids if joined.isascii() else [text.encode() for text in ids])
     data = np.frombuffer(joined.encode(), dtype=np.uint8)
     lengths = np.fromiter(sizes, dtype=np.int64, count=len(ids))
     starts = np.cumsum(lengths) - lengths

@@ -31,7 +31,7 @@ _WIDE_REWRITES: Final = (
 )
 _RESPONSE: Final = b',"response":"'
 _BRACKET: Final = 0x5D
-_TARGETS: Final = b',"targets":['
+TARGETS: Final = b',"targets":['
 
 
 def canonical(value: object) -> bytes:
@@ -66,9 +66,9 @@ def task_view(lines: Sequence[bytes]) -> bytes:
     if not any([line[-2] == _BRACKET for line in lines]):  # noqa: C419  # a list is twice as fast
         return b"},".join(plain) + b"}" if plain else b""
     return b",".join(
-        head + (_TARGETS + rest if found else b"}")
+        head + (TARGETS + rest if found else b"}")
         for head, (_, found, rest) in zip(
-            plain, (line.partition(_TARGETS) for line in lines), strict=True
+            plain, (line.partition(TARGETS) for line in lines), strict=True
         )
     )
 

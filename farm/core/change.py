@@ -69,7 +69,11 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reclaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Free a lease of a supervisor that is provably gone."""
+    """Free a lease of a supervisor that is provably gone.
+
+    Nothing happens when somebody else holds it meanwhile. A lease claimed by hand has no
+    incarnation and is never reclaimed: it waits for its expiry.
+    """
 
     shard: str
     worker: str
@@ -90,8 +94,8 @@ Outcome = tuple[Lease, ...] | FarmError
 def apply(ledger: Ledger, changes: Sequence[Change], *, now: int) -> tuple[Ledger, list[Outcome]]:
     """Apply changes in order; give the next ledger and one outcome for each change.
 
-    The ledger given back is the same object when nothing changed, else its revision is one
-    higher. `now` (milliseconds) serves the changes that bring no time of their own.
+    The ledger given back is the same object when no lease is another than before, else its
+    revision is one higher. `now` (milliseconds) serves the changes that bring no time of their own.
     """
     leases = list(ledger.leases)
     place = {lease.shard: index for index, lease in enumerate(leases)}
@@ -105,10 +109,9 @@ def apply(ledger: Ledger, changes: Sequence[Change], *, now: int) -> tuple[Ledge
         for lease in touched:
             leases[place[lease.shard]] = lease
         outcomes.append(touched)
-    after = tuple(leases)
-    if after == ledger.leases:
+    if all(new is old or new == old for new, old in zip(leases, ledger.leases, strict=True)):
         return ledger, outcomes
-    return replace(ledger, revision=ledger.revision + 1, leases=after), outcomes
+    return replace(ledger, revision=ledger.revision + 1, leases=tuple(leases)), outcomes
 
 
 def _apply_one(
@@ -130,17 +133,24 @@ def _apply_one(
         case Publish(worker=worker, version=version, receipt=receipt):
             at = now if change.now is None else change.now
             return (rules.publish(lease, worker=worker, version=version, now=at, receipt=receipt),)
-        case Reclaim(incarnation=incarnation):
-            held = bool(lease.worker) and not lease.settled
-            return (rules.free(lease),) if held and lease.incarnation == incarnation else ()
+        case Reclaim(worker=worker, incarnation=incarnation):
+            return (rules.free(lease),) if _is_held(lease, worker, incarnation) else ()
         case Requeue():
             return (rules.requeue(lease),)
 
 
+def _is_held(lease: Lease, worker: str, incarnation: str) -> bool:
+    """Tell whether a supervisor's worker holds a lease; one claimed by hand has no supervisor."""
+    holder = (lease.worker, lease.incarnation)
+    return bool(incarnation) and not lease.settled and holder == (worker, incarnation)
+
+
 def _claim(leases: list[Lease], change: Claim, *, now: int) -> tuple[Lease, ...]:
+    # first, since a wrong claim is wrong as well when there is nothing to take
+    rules.check_claim(worker=change.worker, now=now, ttl=change.ttl)
     taken: list[Lease] = []
     for lease in leases:
-        if len(taken) == change.limit:
+        if len(taken) >= change.limit:
             break
         if rules.eligible(lease, now=now):
             taken.append(

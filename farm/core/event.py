@@ -79,12 +79,19 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note(event: str, /, **fields: Value) -> Note:
-    """Make a note of something that happened; its name and fields must be declared in `EVENTS`."""
+    """Make a note of something that happened; its name and fields must be declared in `EVENTS`.
+
+    Text that no UTF-8 can hold, such as a file name of foreign bytes, is written with backslashes.
+    """
     declared = EVENTS[event][1]
     unknown = fields.keys() ^ declared.keys()
     if unknown - {"recovered"}:
         raise SpecError(f"event {event}: fields {sorted(unknown)} are not as declared")
-    return Note(event=event, fields=fields)
+    return Note(event=event, fields={key: _writable(value) for key, value in fields.items()})
+
+
+def _writable(value: Value) -> Value:
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 def stamp(noted: Note, *, now_ms: float, run_id: str, invocation_id: str, seq: int) -> Event:
@@ -102,13 +109,22 @@ def stamp(noted: Note, *, now_ms: float, run_id: str, invocation_id: str, seq: i
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(dict[str, Any])
+_decoder = msgspec.json.Decoder(dict[str, Value])
+_ENVELOPE: Final[dict[str, type]] = {
+    "ts": str,
+    "level": str,
+    "event": str,
+    "run_id": str,
+    "invocation_id": str,
+    "seq": int,
+}
 
 
 def to_dict(event: Event) -> dict[str, Value]:
     """Give the flat form in which an event is logged.
 
-    Of one whose line would be too long every long text is cut, and `truncated` says so.
+    Of one whose line would be too long every long text of its fields is cut, and `truncated`
+    says so.
     """
     flat: dict[str, Value] = {
         "ts": event.ts,
@@ -121,10 +137,23 @@ def to_dict(event: Event) -> dict[str, Value]:
     }
     # a character takes six bytes at most, so most events need not be measured
     texts = sum(len(value) for value in flat.values() if isinstance(value, str))
-    if texts * 6 < _SHORT or len(_encoder.encode(flat)) < MAX_LINE_BYTES:
+    if texts * 6 < _SHORT or _fits(flat):
         return flat
-    cut = {key: _shorten(value) for key, value in flat.items()}
-    return {**cut, "truncated": True}
+    left = _CUT
+    cut = _shorten(flat, event.fields, left=left)
+    while left and not _fits(cut):  # several texts of characters that take six bytes each
+        left //= 2
+        cut = _shorten(flat, event.fields, left=left)
+    return cut
+
+
+def _fits(flat: Mapping[str, Value]) -> bool:
+    return len(_encoder.encode(flat)) < MAX_LINE_BYTES  # and not at it: the newline counts
+
+
+def _shorten(flat: Mapping[str, Value], fields: Fields, *, left: int) -> dict[str, Value]:
+    texts = {key: value[:left] for key, value in fields.items() if isinstance(value, str)}
+    return {**flat, **texts, "truncated": True}
 
 
 def encode_event(event: Event) -> bytes:
@@ -133,17 +162,23 @@ def encode_event(event: Event) -> bytes:
 
 
 def decode_event(line: bytes) -> Event:
-    """Read an event's line; raises `msgspec.DecodeError` or `KeyError` on anything else."""
+    """Read an event's line; raises `msgspec.DecodeError` on anything else.
+
+    An event of a name that is not in `EVENTS`, as a newer farm may write, has any fields.
+    """
     flat = _decoder.decode(line)
-    names = ("ts", "level", "event", "run_id", "invocation_id", "seq")
-    envelope = {name: flat.pop(name) for name in names}
-    if not isinstance(envelope["seq"], int):
-        raise msgspec.DecodeError("seq is not a number")
+    for name, kind in _ENVELOPE.items():
+        _check_kind(flat, name, kind)
+    for name, kind in EVENTS.get(str(flat["event"]), ("", {}))[1].items():
+        _check_kind(flat, name, kind)
+    envelope: dict[str, Any] = {name: flat.pop(name) for name in _ENVELOPE}
     return Event(**envelope, fields=flat)
 
 
-def _shorten(value: Value) -> Value:
-    return value[:_CUT] if isinstance(value, str) else value
+def _check_kind(flat: Mapping[str, Value], name: str, kind: type) -> None:
+    found = type(flat.get(name))  # not isinstance: true and false are no numbers here
+    if found is not kind and (kind, found) != (float, int):
+        raise msgspec.ValidationError(f"{name} is {found.__name__}, not {kind.__name__}")
 
 
 def schema() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from farm.core.receipt import ReceiptReference
 from farm.errors import Busy, Fenced, SpecError
 
 LARGEST = 2**63 - 1  # versions and times stay in a signed 64-bit integer, as every reader has one
+MAX_WORKER_BYTES = 256  # so that a name stands uncut in every event that tells of it
 
 
 class Lease(
@@ -50,12 +51,10 @@ def eligible(lease: Lease, *, now: int) -> bool:
 def claim(lease: Lease, *, worker: str, now: int, ttl: int, incarnation: str = "") -> Lease:
     """Take a free or expired shard: owner, next version and expiry, all together.
 
-    Raises `Busy` when the shard is done, quarantined or held, and `SpecError` on an empty worker,
-    a negative `now`, a `ttl` that is not positive, or numbers past 2**63 - 1.
+    Raises `Busy` when the shard is done, quarantined or held, and `SpecError` as `check_claim`
+    does or when the version would pass 2**63 - 1.
     """
-    if not worker:
-        raise SpecError("a claim needs the name of a worker")
-    _check_times(now=now, ttl=ttl)
+    check_claim(worker=worker, now=now, ttl=ttl)
     if lease.version >= LARGEST:
         raise SpecError(f"{lease.shard}: version {lease.version} cannot rise any further")
     if not eligible(lease, now=now):
@@ -65,6 +64,25 @@ def claim(lease: Lease, *, worker: str, now: int, ttl: int, incarnation: str = "
     )
 
 
+def check_claim(*, worker: str, now: int, ttl: int) -> None:
+    """Refuse a claim that no shard could grant; raises `SpecError`.
+
+    The name of the worker is 1 to `MAX_WORKER_BYTES` bytes of valid UTF-8, `now` is not negative,
+    `ttl` is positive, and their sum is at most 2**63 - 1.
+    """
+    if not worker:
+        raise SpecError("a claim needs the name of a worker")
+    try:
+        size = len(worker.encode())
+    except UnicodeEncodeError as error:
+        raise SpecError(f"the worker name {worker!r} is not valid UTF-8") from error
+    if size > MAX_WORKER_BYTES:
+        raise SpecError(
+            f"the worker name {worker[:20]!r}... has {size} bytes, the limit is {MAX_WORKER_BYTES}"
+        )
+    _check_times(now=now, ttl=ttl)
+
+
 def renew(lease: Lease, *, worker: str, version: int, now: int, ttl: int) -> Lease:
     """Move the expiry of a lease that is still held; nothing else changes.
 
@@ -72,18 +90,18 @@ def renew(lease: Lease, *, worker: str, version: int, now: int, ttl: int) -> Lea
     revived, since somebody may already have been told that it is free.
     """
     _check_times(now=now, ttl=ttl)
-    _check_holder(lease, "renewal", worker=worker, version=version)
-    if lease.settled:
-        raise Fenced(action="renewal", shard=lease.shard, version=version, reason=describe(lease))
+    _check_unfinished(lease, "renewal", worker=worker, version=version)
     _check_expiry(lease, "renewal", version=version, now=now)
     return replace(lease, until=now + ttl)
 
 
 def release(lease: Lease, *, worker: str, version: int) -> Lease:
-    """Give a shard back unfinished: the worker is cleared, the version stays."""
-    _check_holder(lease, "release", worker=worker, version=version)
-    if lease.settled:
-        raise Fenced(action="release", shard=lease.shard, version=version, reason=describe(lease))
+    """Give a shard back unfinished: the worker is cleared, the version stays.
+
+    Its own holder may do so after expiry as well, as long as nobody else has claimed it. Raises
+    `Fenced` when somebody has, or when the shard is done or quarantined.
+    """
+    _check_unfinished(lease, "release", worker=worker, version=version)
     return free(lease)
 
 
@@ -95,15 +113,19 @@ def free(lease: Lease) -> Lease:
 def fail(lease: Lease, *, worker: str, version: int, max_attempts: int) -> Lease:
     """Give a shard back after its execution failed, and charge it one attempt.
 
-    At `max_attempts` the shard is quarantined: no claim is granted before a `requeue`.
+    At `max_attempts` the shard is quarantined: no claim is granted before a `requeue`. Raises
+    `Fenced` as `release` does.
     """
-    freed = release(lease, worker=worker, version=version)
+    _check_unfinished(lease, "failure", worker=worker, version=version)
     attempts = lease.attempts + 1
-    return replace(freed, attempts=attempts, quarantined=attempts >= max_attempts)
+    return replace(free(lease), attempts=attempts, quarantined=attempts >= max_attempts)
 
 
 def requeue(lease: Lease) -> Lease:
-    """Open a quarantined shard again with a clean count of attempts."""
+    """Open a quarantined shard again with a clean count of attempts.
+
+    Raises `SpecError` when it is not quarantined.
+    """
     if not lease.quarantined:
         raise SpecError(f"{lease.shard}: only a quarantined shard is requeued, {describe(lease)}")
     return replace(lease, quarantined=False, attempts=0)
@@ -116,7 +138,8 @@ def publish(
 
     Owner and version must be the current ones. If the lease is done already, the same bytes are
     acknowledged again, even after expiry, and other bytes are refused. A first completion needs
-    ``now < until``. Raises `Fenced`; a refused publish changes nothing.
+    ``0 <= now < until``. Raises `Fenced`, and `SpecError` on a clock before the epoch; a refused
+    publish changes nothing.
     """
     _check_holder(lease, "completion", worker=worker, version=version)
     if lease.receipt is not None:
@@ -124,9 +147,7 @@ def publish(
             return lease
         reason = "it is done already with another receipt"
         raise Fenced(action="completion", shard=lease.shard, version=version, reason=reason)
-    if lease.quarantined:
-        reason = describe(lease)
-        raise Fenced(action="completion", shard=lease.shard, version=version, reason=reason)
+    _check_now(now)
     _check_expiry(lease, "completion", version=version, now=now)
     return replace(lease, receipt=receipt)
 
@@ -142,9 +163,13 @@ def describe(lease: Lease) -> str:
     return f"it is free at version {lease.version}"
 
 
-def _check_times(*, now: int, ttl: int) -> None:
+def _check_now(now: int) -> None:
     if now < 0:
         raise SpecError(f"the clock reads {now}, which is before the epoch")
+
+
+def _check_times(*, now: int, ttl: int) -> None:
+    _check_now(now)
     if ttl <= 0:
         raise SpecError(f"a lease of {ttl} ms would never hold: give a positive --lease-ms")
     if now + ttl > LARGEST:
@@ -159,9 +184,16 @@ def _check_holder(lease: Lease, action: str, *, worker: str, version: int) -> No
         else:
             reason += f": {describe(lease)}"
         raise Fenced(action=action, shard=lease.shard, version=version, reason=reason)
-    if lease.worker != worker:
+    # a free lease has no holder, so not even the empty name may act on it
+    if not lease.worker or lease.worker != worker:
         reason = f"{worker!r} is not the holder, {describe(lease)}"
         raise Fenced(action=action, shard=lease.shard, version=version, reason=reason)
+
+
+def _check_unfinished(lease: Lease, action: str, *, worker: str, version: int) -> None:
+    _check_holder(lease, action, worker=worker, version=version)
+    if lease.done:
+        raise Fenced(action=action, shard=lease.shard, version=version, reason=describe(lease))
 
 
 def _check_expiry(lease: Lease, action: str, *, version: int, now: int) -> None:

@@ -60,24 +60,24 @@ def state_of(lease: Lease) -> str:
 _decoder = msgspec.json.Decoder(Ledger)
 _encoder = msgspec.json.Encoder()
 _SEAL = b',"checksum":"'
-_SEALED_TAIL = len(_SEAL) + 64 + len(b'"}')
+_END = b'"}\n'
+_SEALED_TAIL = len(_SEAL) + 64 + len(_END)
 
 
 def encode_ledger(ledger: Ledger) -> tuple[bytes, str]:
     """Give the snapshot's bytes and its checksum (hex SHA-256 of all that stands before it)."""
     body = _encoder.encode(ledger)[:-1]
     checksum = sha256(body).hexdigest()
-    return b"".join((body, _SEAL, checksum.encode(), b'"}\n')), checksum
+    return b"".join((body, _SEAL, checksum.encode(), _END)), checksum
 
 
 def decode_ledger(data: bytes, *, path: str) -> tuple[Ledger, str]:
     """Read a snapshot and its checksum; raise `Corrupt` on anything but what was written."""
-    text = data.removesuffix(b"\n")
-    body, seal = text[:-_SEALED_TAIL], text[-_SEALED_TAIL:]
-    if not seal.startswith(_SEAL) or not seal.endswith(b'"}'):
+    body, seal = data[:-_SEALED_TAIL], data[-_SEALED_TAIL:]
+    if not seal.startswith(_SEAL) or not seal.endswith(_END):
         raise Corrupt(path=path, reason="truncated: the checksum at its end is missing")
     checksum = sha256(body).hexdigest()
-    if seal[len(_SEAL) : -2] != checksum.encode():
+    if seal[len(_SEAL) : -len(_END)] != checksum.encode():
         raise Corrupt(path=path, reason="edited or torn: its checksum does not match")
     try:
         ledger = _decoder.decode(body + b"}")

@@ -81,7 +81,7 @@ def encode_line(message: Batch | Message) -> bytes:
 
 
 def decode_batch(line: bytes) -> Batch:
-    """Read a line of a worker's stdin."""
+    """Read a line of a worker's stdin; raises `ProtocolError` on anything else."""
     try:
         return _batches.decode(line)
     except msgspec.MsgspecError as error:
@@ -89,10 +89,11 @@ def decode_batch(line: bytes) -> Batch:
 
 
 def decode_message(line: bytes) -> Message:
-    """Read a line of a worker's stdout."""
+    """Read a line of a worker's stdout; raises `ProtocolError` on anything else."""
     try:
         return _messages.decode(line)
-    except msgspec.MsgspecError as error:
+    # the decoder skips foreign fields by recursion, however deep they are
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ProtocolError(f"{line[:_SHOWN]!r} is not a message: {error}") from error
 
 

@@ -7,18 +7,30 @@ from collections.abc import Mapping, Sequence
 from farm.core.change import Change, Claim, Fail, Outcome, Publish, Reclaim, Release, Requeue
 from farm.core.event import Note, note
 from farm.core.lease import Lease
-from farm.errors import Fenced
+from farm.core.ledger import Ledger
+from farm.errors import FarmError, Fenced
 
 
 def narrate_all(
-    changes: Sequence[Change], outcomes: Sequence[Outcome], *, cases: Mapping[str, int]
+    changes: Sequence[Change],
+    outcomes: Sequence[Outcome],
+    *,
+    before: Ledger,
+    cases: Mapping[str, int],
 ) -> list[Note]:
-    """Give the events of one commit, in the order of its changes."""
-    return [
-        told
-        for change, outcome in zip(changes, outcomes, strict=True)
-        for told in narrate(change, outcome, cases=cases)
-    ]
+    """Give the events of one commit on the ledger `before`, in the order of its changes.
+
+    A publish that came again is acknowledged but not told again: a shard is completed once.
+    """
+    completed = {lease.shard for lease in before.leases if lease.done}
+    notes: list[Note] = []
+    for change, outcome in zip(changes, outcomes, strict=True):
+        if isinstance(change, Publish) and not isinstance(outcome, FarmError):
+            if change.shard in completed:
+                continue
+            completed.add(change.shard)
+        notes += narrate(change, outcome, cases=cases)
+    return notes
 
 
 def narrate(change: Change, outcome: Outcome, *, cases: Mapping[str, int]) -> list[Note]:
@@ -27,7 +39,7 @@ def narrate(change: Change, outcome: Outcome, *, cases: Mapping[str, int]) -> li
     A renewal is not told: it changes no state, and a long run has many. Nor is a refusal, which
     leaves the store as it was.
     """
-    if isinstance(outcome, Exception):
+    if isinstance(outcome, FarmError):
         return []
     return [told for lease in outcome for told in _tell(change, lease, cases=cases)]
 

@@ -80,10 +80,10 @@ def missing_events(
 
 
 def _catch_up(lease: Lease, told: ShardState | None, cases: int) -> list[Note]:
-    claimed = told is not None and told.version == lease.version
     state = state_of(lease)
+    claimed = ShardState(state="leased", worker=lease.worker, version=lease.version)
     notes = []
-    if not claimed and (state in {"leased", "done"}):
+    if told != claimed and state in {"leased", "done"}:
         notes.append(claimed_note(lease, cases=cases))
     if state == "done":
         notes.append(completed_note(lease))

@@ -63,7 +63,7 @@ def receipt_name(shard: str, version: int) -> str:
 
 def build_receipt(results: Sequence[CaseResult], *, worker_pid: int) -> Receipt:
     """Make a receipt of verdicts; the totals are counted here and nowhere else."""
-    correct = sum(result.correct for result in results)
+    correct = [result.correct for result in results].count(True)
     return Receipt(worker_pid=worker_pid, cases=results, correct=correct, total=len(results))
 
 
@@ -94,7 +94,7 @@ def read_receipt(data: bytes, reference: ReceiptReference, *, path: str) -> Rece
 
 
 def check_bytes(data: bytes, reference: ReceiptReference, *, path: str) -> None:
-    """Hold receipt bytes against the size and digest in the ledger."""
+    """Hold receipt bytes against the size and digest in the ledger; raises `Corrupt`."""
     if len(data) != reference.bytes:
         reason = f"{len(data)} bytes where the ledger has {reference.bytes}"
         raise Corrupt(path=path, reason=reason)
@@ -104,17 +104,21 @@ def check_bytes(data: bytes, reference: ReceiptReference, *, path: str) -> None:
 
 
 def recount(data: bytes, *, path: str) -> ReceiptReference:
-    """Derive a reference anew from receipt bytes, totals counted from the verdicts."""
+    """Derive a reference anew from receipt bytes, totals counted from the verdicts.
+
+    Raises `Corrupt` when they are not a receipt.
+    """
     try:
         verdicts = _totals_decoder.decode(data)
-    except msgspec.DecodeError as error:
+    # the decoder skips foreign fields by recursion, however deep they are
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Corrupt(path=path, reason=f"not a receipt: {error}") from error
     return ReceiptReference(
         sha256=sha256(data).hexdigest(),
         bytes=len(data),
         worker_pid=verdicts.worker_pid,
         total=len(verdicts.cases),
-        correct=sum(verdict.correct for verdict in verdicts.cases),
+        correct=[verdict.correct for verdict in verdicts.cases].count(True),
         outcomes=_count(verdicts.cases),
     )
 

@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 
 from farm.errors import OutcomeUnknown, StorageError, StorageFull
@@ -191,31 +191,35 @@ def storage_errors(path: str, *, passing: tuple[type[OSError], ...] = ()) -> Ite
 
 
 def make_folders(path: str) -> list[str]:
-    """Create a directory and its missing parents, each name durable; give those made."""
+    """Create a directory and its missing parents, each name durable; give those made.
+
+    When that fails, those made are removed again. Raises `StorageError`.
+    """
     missing: list[str] = []
     here = os.path.abspath(path)
     while not os.path.isdir(here):
         missing.append(here)
         here = os.path.dirname(here)
     made: list[str] = []
-    for folder in reversed(missing):
-        with storage_errors(folder):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder, 0o700)
+    try:
+        for folder in reversed(missing):
+            with contextlib.suppress(FileExistsError):  # somebody was quicker: theirs, not ours
+                with storage_errors(folder, passing=(FileExistsError,)):
+                    os.mkdir(folder, 0o700)
+                made.append(folder)
             parent = Folder(os.path.dirname(folder))
-        try:
-            parent.sync()
-        finally:
-            parent.close()
-        made.append(folder)
+            try:
+                parent.sync()
+            finally:
+                parent.close()
+    except BaseException:
+        remove_folders(made)
+        raise
     return made
 
 
-def remove_files(folder: Folder, names: Iterable[str]) -> None:
-    """Unlink files that may or may not be there."""
-    for name in names:
-        with (
-            contextlib.suppress(FileNotFoundError),
-            storage_errors(os.path.join(folder.path, name), passing=(FileNotFoundError,)),
-        ):
-            os.unlink(name, dir_fd=folder.fd)
+def remove_folders(made: Sequence[str]) -> None:
+    """Remove directories that `make_folders` made, as far as nobody has put anything into them."""
+    for folder in reversed(made):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)

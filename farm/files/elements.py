@@ -31,7 +31,7 @@ class Elements:
     broken_at: int | None = None  # the index of the broken element; None: the array as a whole
 
 
-def split_array(data: bytes) -> Elements:
+def split_array(data: bytes | bytearray) -> Elements:
     """Return the elements of a JSON array; they share the memory of `data`.
 
     The elements are only known to be well formed as far as the fast decoder looks when it
@@ -44,7 +44,7 @@ def split_array(data: bytes) -> Elements:
     return Elements(items=raws)
 
 
-def _walk(data: bytes) -> Elements:
+def _walk(data: bytes | bytearray) -> Elements:
     view, text = memoryview(data), data.decode("latin-1")
     items: list[msgspec.Raw] = []
 

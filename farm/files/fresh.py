@@ -7,22 +7,11 @@ who stages in a directory of its own and renames; syncing that directory is the 
 
 from __future__ import annotations
 
-import errno
 import os
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-from farm.errors import StorageError, StorageFull
-
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
-
-
-def storage_error(error: OSError, *, path: str) -> StorageError:
-    """Return what an error of the operating system means for the caller."""
-    reason = (error.strerror or str(error)).lower()
-    if error.errno in _FULL:
-        return StorageFull(path=path, reason=f"{reason}: free some space")
-    return StorageError(path=path, reason=reason)
+from farm.files.atomic import full_sync, storage_errors, write_fully
 
 
 class FreshFile:
@@ -36,19 +25,13 @@ class FreshFile:
         self.path = path
         self.size = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
+        with storage_errors(path):
             self._fd = os.open(path, flags, 0o600)
-        except OSError as error:
-            raise storage_error(error, path=path) from error
 
     def write(self, data: bytes) -> None:
         """Append all of `data`."""
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
-        except OSError as error:
-            raise storage_error(error, path=self.path) from error
+        with storage_errors(self.path):
+            write_fully(self._fd, data)
         self.size += len(data)
 
     def sync(self) -> None:
@@ -56,10 +39,8 @@ class FreshFile:
 
         A failure is final: a second fsync may report success for pages that were dropped.
         """
-        try:
-            os.fsync(self._fd)
-        except OSError as error:
-            raise storage_error(error, path=self.path) from error
+        with storage_errors(self.path):
+            full_sync(self._fd)
 
     def __enter__(self) -> Self:
         return self

@@ -62,8 +62,7 @@ class _Gunzip:
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         out = self._engine.decompress(self._engine.unconsumed_tail + data, max_length)
-        # a full answer may have a rest inside zlib even when all input is taken
-        self.needs_input = len(out) < max_length and not self._engine.unconsumed_tail
+        self.needs_input = not self._engine.unconsumed_tail
         return out
 
 
@@ -76,10 +75,10 @@ def inflate(raw: Iterable[bytes], compression: str) -> Iterator[bytes]:
     """
     start, errors = _engine_of(compression)
     engine: Inflater | None = None
-    taken = given = 0
+    taken = given = members = 0
     for data in raw:
         taken += len(data)
-        rest = data
+        rest = _unpadded(data) if compression == "gz" and members and engine is None else data
         while rest or (engine is not None and not engine.needs_input):
             engine = engine or start()
             try:
@@ -93,14 +92,18 @@ def inflate(raw: Iterable[bytes], compression: str) -> Iterator[bytes]:
             if out:
                 yield out
             if engine.eof:
-                rest, engine = engine.unused_data, None
+                rest, engine, members = engine.unused_data, None, members + 1
                 if compression == "gz":
-                    rest = rest.lstrip(b"\0")
+                    rest = _unpadded(rest)
     if engine is not None:
         raise Damaged(
             "truncated",
             f"the {compression} stream is cut short after {taken} bytes: fetch the file again",
         )
+
+
+def _unpadded(data: bytes) -> bytes:
+    return data.lstrip(b"\0")  # tapes and block devices fill up after the last member
 
 
 def _engine_of(compression: str) -> tuple[type[Inflater], type[Exception]]:

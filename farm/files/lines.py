@@ -90,9 +90,9 @@ def line_blocks(blocks: Iterable[bytes], *, limit: int) -> Iterator[LineBlock | 
         data = held + block
         end = data.rfind(b"\n") + 1
         if end:
-            whole = data[:end]
-            yield LineBlock(first=number, data=whole, open=False)
-            number += whole.count(b"\n")
+            lines = LineBlock(first=number, data=data[:end], open=False)
+            yield lines
+            number += len(lines.starts)
         held = data[end:]
         if len(held) > limit:
             passed, held = len(held), b""

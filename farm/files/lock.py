@@ -1,8 +1,7 @@
 """Locks between processes of one host: flock on a file that is never unlinked.
 
 The kernel drops the lock when its holder dies, so no stale lock can be left. Unlinking the file
-would make two owners possible; only an init that failed does it, before there is a store, and
-inits ask `is_there`. The descriptor is close-on-exec so that no child keeps it.
+would make two owners possible; the descriptor is close-on-exec so that no child keeps it.
 """
 
 from __future__ import annotations
@@ -23,15 +22,20 @@ _LONGEST_PAUSE_S = 0.05
 
 
 class FileLock:
-    """An exclusive advisory lock on `path`, which is created when it is missing."""
+    """An exclusive advisory lock on `path`: a folder, or a file that is created when missing.
+
+    The lock of a folder has no body, so it cannot say who holds it.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._is_folder = os.path.isdir(path)
+        flags = os.O_RDONLY if self._is_folder else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         with storage_errors(path):
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free."""
+        """Take the lock if it is free; raises `StorageError` where there are no locks."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -68,15 +72,6 @@ class FileLock:
         """Give the lock back; the file stays."""
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
-    def is_there(self) -> bool:
-        """Tell whether the file is still the one at its path; for one that may be removed."""
-        ours = os.fstat(self._fd)
-        try:
-            there = os.stat(self.path, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
-
     def say(self, body: str) -> None:
         """Write who holds the lock, for the messages of those who wait; holders only."""
         data = body.encode()
@@ -85,8 +80,15 @@ class FileLock:
             os.ftruncate(self._fd, len(data))
 
     def body(self) -> str:
-        """Read what the holder wrote, at most 1,000 bytes of it."""
-        return os.pread(self._fd, 1000, 0).decode("utf-8", "replace").strip()
+        """Read what the holder wrote, at most 1,000 bytes of it, fit for a message.
+
+        What is not printable is shown as ``?``: the file may have been edited by anybody.
+        """
+        if self._is_folder:
+            return ""
+        with storage_errors(self.path):
+            text = os.pread(self._fd, 1000, 0).decode("utf-8", "replace").strip()
+        return "".join(char if char.isprintable() else "?" for char in text)
 
     def close(self) -> None:
         """Close the file, which also gives the lock back."""

@@ -32,7 +32,7 @@ from farm.files.exact import examine
 from farm.files.lines import BLANK, LineBlock, LongLine, count_records, line_blocks, line_too_long
 from farm.files.mapping import Rules
 from farm.files.repeats import SeenIds
-from farm.files.source import BLOCK_BYTES, Source
+from farm.files.source import Source
 
 PROBLEMS_KEPT: Final = 100
 _PLAIN: Final = Rules()
@@ -144,7 +144,7 @@ def _blocks(source: Source, rules: Rules, problems: _Problems) -> Iterator[_Bloc
         return
     array = _whole_array(source)
     size = sum(map(len, array.items))
-    step = max(1, len(array.items) * BLOCK_BYTES // (size + 1))
+    step = max(1, len(array.items) * source.block_bytes // (size + 1))
     for start in range(0, len(array.items), step):
         yield _Block(first=start, elements=array.items[start : start + step])
     if array.breach:
@@ -155,7 +155,10 @@ def _blocks(source: Source, rules: Rules, problems: _Problems) -> Iterator[_Bloc
 
 
 def _whole_array(source: Source) -> Elements:
-    return split_array(b"".join(source.blocks()))
+    data = bytearray()  # grows in place: joining the blocks would hold the file twice
+    for block in source.blocks():
+        data += block
+    return split_array(data)
 
 
 def _batch(block: _Block, rules: Rules, problems: _Problems) -> Batch:

@@ -8,7 +8,7 @@ a file whose ids collide.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,9 +19,10 @@ class SeenIds:
     def __init__(self) -> None:
         self._hashes = array("q")
 
-    def add(self, ids: Iterable[str]) -> None:
+    def add(self, ids: Sequence[str]) -> None:
         """Note some more ids."""
-        self._hashes.extend(map(hash, ids))
+        hashes = np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
+        self._hashes.frombytes(hashes.tobytes())
 
     def suspects(self) -> frozenset[int]:
         """Return the hashes that occur more than once; empty proves that no id repeats.

@@ -44,6 +44,7 @@ class Source:
     name: str  # what messages call it
     form: Form
     compression: Compression = ""
+    block_bytes: int = BLOCK_BYTES  # read at a time, when it is not compressed
 
     @property
     def unit(self) -> str:
@@ -60,7 +61,7 @@ class Source:
 
         Raises SpecError when the file cannot be read or decompressed to its end.
         """
-        yield from _content(self.path, self.name, self.compression)
+        yield from _content(self.path, self.name, self.compression, size=self.block_bytes)
 
 
 def problem_in(name: str, breach: Breach, *, place: str = "") -> Problem:
@@ -87,12 +88,19 @@ def must_spool(path: str) -> bool:
 def spool(stream: BinaryIO, path: str) -> None:
     """Copy a stream that can be read only once to a new file at `path`, mode 0600.
 
-    The copy is not synced: it is scratch, and the caller removes it. Raises StorageError when
-    the disk will not take it.
+    The copy is not synced: it is scratch, and the caller removes it. Raises SpecError when the
+    stream cannot be read, StorageError when the disk will not take the copy.
     """
     with FreshFile(path) as copy:
-        while block := stream.read(BLOCK_BYTES):
+        while block := _next_of(stream):
             copy.write(block)
+
+
+def _next_of(stream: BinaryIO) -> bytes:
+    try:
+        return stream.read(BLOCK_BYTES)
+    except OSError as error:  # standard input may be a directory, or a terminal that went away
+        _refuse("<stdin>", "unreadable", f"cannot be read, {_reason(error)}: give a file")
 
 
 def find_source(path: str, *, spooled_from: str = "") -> Source:
@@ -151,9 +159,12 @@ def _reason(error: OSError | ValueError) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
-def _content(path: str, name: str, compression: Compression) -> Generator[bytes]:
+def _content(
+    path: str, name: str, compression: Compression, *, size: int = BLOCK_BYTES
+) -> Generator[bytes]:
     """Yield the content without its BOM; a first block is never shorter than a BOM can be."""
-    size = _PACKED_BLOCK_BYTES if compression else BLOCK_BYTES
+    if compression:
+        size = _PACKED_BLOCK_BYTES
     # closed by hand, so that the file does not stay open until the collector comes by
     with closing(_raw_blocks(path, name, size)) as raw:
         blocks = inflate(raw, compression) if compression else raw

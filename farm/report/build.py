@@ -17,8 +17,7 @@ from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan, ScorerName, Shard
 from farm.core.receipt import Receipt
-from farm.core.result import CaseResult
-from farm.scoring.score import SCORED_OUTCOMES
+from farm.core.result import CaseResult, counts
 from farm.stats.intervals import wilson
 
 SCHEMA = 1
@@ -59,8 +58,8 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     """The share of correct cases among the scored, and how sure it is.
 
     `lowest` and `highest` are what the share over all cases could become if those that are not
-    scored, or not evaluated yet, were all wrong or all right. All figures are null without a
-    scored case, and `reason` says so.
+    scored, or not evaluated yet, were all wrong or all right; they are always known. The share
+    and its interval are null without a scored case, and `reason` says so.
     """
 
     value: float | None
@@ -140,7 +139,7 @@ def build(
         outcomes.update(reference.outcomes)
     evaluated = sum(reference.total for reference in references)
     correct = sum(reference.correct for reference in references)
-    scored = sum(outcomes[outcome] for outcome in SCORED_OUTCOMES)
+    scored = sum(count for outcome, count in outcomes.items() if counts(outcome))
     return Report(
         run_id=plan.run_id,
         dataset_sha256=plan.identity.dataset_sha256,

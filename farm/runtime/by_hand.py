@@ -24,6 +24,7 @@ class HandSettings:
     ttl_ms: int = 30_000
     now_ms: int | None = None
     delay_ms: int = 0
+    clock: Callable[[], float] = lambda: time.time() * 1000  # the store's, in milliseconds
 
 
 def work_once(
@@ -46,7 +47,9 @@ def work_once(
     time.sleep(settings.delay_ms / 1000)
     assignment = Assignment(shard=claimed.shard, version=claimed.version, until=claimed.until)
     data, reference = worker.score(assignment)
-    _still_ours(store, claimed)
+    _still_ours(
+        store, claimed, now=int(settings.clock()) if settings.now_ms is None else settings.now_ms
+    )
     store.put_receipts({receipt_name(claimed.shard, claimed.version): data})
     publish = Publish(
         shard=claimed.shard,
@@ -58,14 +61,18 @@ def work_once(
     return _only(store.commit([publish]).outcomes[0])
 
 
-def _still_ours(store: Store, claimed: Lease) -> None:
+def _still_ours(store: Store, claimed: Lease, *, now: int) -> None:
     """Look before the receipt is written, so that one who comes late leaves nothing behind.
 
     Only the publish itself decides: this may still be overtaken, and then leaves an orphan.
     """
-    now = store.ledger().lease(claimed.shard)
-    if (now.version, now.worker) != (claimed.version, claimed.worker):
-        reason = f"version {claimed.version} is behind {now.version}: {describe(now)}"
+    lease = store.ledger().lease(claimed.shard)
+    reason = ""
+    if (lease.version, lease.worker) != (claimed.version, claimed.worker):
+        reason = f"version {claimed.version} is behind {lease.version}: {describe(lease)}"
+    elif now >= lease.until:
+        reason = f"the lease expired at {lease.until}, it is {now} now"
+    if reason:
         raise Fenced(
             action="completion", shard=claimed.shard, version=claimed.version, reason=reason
         )

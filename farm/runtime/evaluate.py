@@ -63,15 +63,16 @@ def explain(ledger: Ledger, ending: Ending, *, deadline_s: float, command: str) 
     """Say why a run is not complete and how to go on; "" when it is complete."""
     if ledger.complete:
         return ""
-    left = sum(not lease.settled for lease in ledger.leases)
+    count = sum(not lease.settled for lease in ledger.leases)
+    left = f"{count} shard{'s' if count > 1 else ''}"
     if ending.signal is not None:
         return (
-            f"interrupted by {ending.signal.name} with {left} shards to do; "
+            f"interrupted by {ending.signal.name} with {left} to do; "
             f"everything finished is kept, continue with: {command}"
         )
     if ending.deadline:
         return (
-            f"--deadline-s {deadline_s:g} was reached with {left} shards to do; continue with: "
+            f"--deadline-s {deadline_s:g} was reached with {left} to do; continue with: "
             f"{command} (--deadline-s 0 sets no deadline)"
         )
     if ledger.settled:
@@ -82,7 +83,7 @@ def explain(ledger: Ledger, ending: Ending, *, deadline_s: float, command: str) 
         )
     until = min((lease.until for lease in ledger.leases if not lease.settled), default=0)
     return (
-        f"pending: {left} shards are leased by others, the first until {until} (epoch ms); "
+        f"pending: {left} leased by other owners, the first until {until} (epoch ms); "
         f"continue later with: {command} (or add --wait)"
     )
 

@@ -50,13 +50,15 @@ class Shift:
         allowance: int,
         limit: Callable[[int], int],
         settings: RunSettings,
+        ttl_ms: Callable[[], int],
         commit: Commit,
         tell: Callable[[Sequence[Note]], Awaitable[None]],
         on_published: Callable[[Lease], None],
     ) -> None:
-        """Prepare a shift on `first`; `limit` says how many of `n` shards may be claimed at once.
+        """Prepare a shift on `first`.
 
         `allowance` is the number of shards the process may take in all, the first included.
+        `limit` says how many of `n` shards may be claimed at once, `ttl_ms` for how long.
         """
         self.name = name
         self.held: dict[str, Lease] = {lease.shard: lease for lease in first}
@@ -70,6 +72,7 @@ class Shift:
         self._allowance = allowance - len(first)
         self._limit = limit
         self._settings = settings
+        self._ttl_ms = ttl_ms
         self._commit = commit
         self._tell = tell
         self._on_published = on_published
@@ -236,7 +239,7 @@ class Shift:
         settings = self._settings
         return Claim(
             worker=self.name,
-            ttl=settings.ttl_ms,
+            ttl=self._ttl_ms(),
             limit=limit,
             incarnation=settings.incarnation,
             now=settings.now_ms,

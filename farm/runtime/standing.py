@@ -11,7 +11,7 @@ from farm.core.ledger import Ledger
 from farm.core.plan import Plan
 from farm.core.receipt import read_receipt, receipt_name
 from farm.report.build import DETAIL_CASES, Detail, Report, WorkerEvent, build
-from farm.scoring.registry import find_scorer
+from farm.scoring.registry import scorer
 from farm.store.protocol import Store
 
 
@@ -75,7 +75,7 @@ def _detail(store: Store, plan: Plan, ledger: Ledger) -> Detail:
 
 
 def _all_scores(store: Store, plan: Plan, ledger: Ledger) -> Iterator[float]:
-    graded = find_scorer(plan.identity.scorer.name).graded
+    graded = scorer(plan.identity.scorer.name).graded
     for lease in ledger.leases:
         if lease.receipt is None:
             continue

@@ -16,11 +16,11 @@ import anyio
 from anyio import CancelScope, Semaphore
 from anyio.abc import TaskGroup
 
-from farm.core.change import Change, Claim, Reclaim, Release, Renew
+from farm.core.change import Change, Claim, Outcome, Reclaim, Release, Renew
 from farm.core.event import Event, Note, note
 from farm.core.lease import Lease, eligible
 from farm.core.ledger import Ledger
-from farm.errors import FarmError
+from farm.errors import FarmError, Fenced
 from farm.runtime.committer import Committer
 from farm.runtime.process import WorkerProcess, WorkerStartFailed
 from farm.runtime.settings import RunSettings
@@ -31,6 +31,7 @@ _BATCH_CASES = 10_000  # that a worker scores between two syncs, at most
 _RETRIES_S = (0.1, 0.5, 2.0)  # pauses before another try to start a worker process
 _LOOK_S = 1.0  # how often a waiting run looks at other owners' leases
 _KILL_GRACE_S = 1.0
+_LONG_ENOUGH_MS = 30_000  # no lease is made longer than this because one was lost
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,6 +100,7 @@ class Supervisor:
         cases = max(1, store.plan.cases // max(1, len(store.plan.shards)))
         self._batch = max(1, _BATCH_CASES // cases) if not settings.delay_ms else 1
         self._share = settings.share(len(store.plan.shards))
+        self._ttl_ms = settings.ttl_ms
 
     async def run(self) -> Ending:
         """Work until done, drained or failed; every worker has ended when it returns.
@@ -169,7 +171,7 @@ class Supervisor:
         settings = self._settings
         claim = Claim(
             worker=name,
-            ttl=settings.ttl_ms,
+            ttl=self._ttl_ms,
             limit=self._limit(self._share),
             incarnation=settings.incarnation,
             now=settings.now_ms,
@@ -184,11 +186,16 @@ class Supervisor:
 
     async def _commit_or_fail(self, changes: Sequence[Change]) -> Sequence[Lease]:
         try:
-            outcome = (await self._committer.commit(changes))[0]
+            outcome = (await self._commit(changes))[0]
         except FarmError as error:
             self._fail(error)
             return ()
-        return () if isinstance(outcome, FarmError) else outcome
+        if isinstance(outcome, Fenced):  # a lease to give back is somebody else's already
+            return ()
+        if isinstance(outcome, FarmError):  # no clock or lifetime under which to claim anything
+            self._fail(outcome)
+            return ()
+        return outcome
 
     async def _work(self, name: str, leases: Sequence[Lease]) -> None:
         """Spawn a worker and serve its shift; the place under the cap is given back at the end."""
@@ -205,7 +212,8 @@ class Supervisor:
                 allowance=self._share,
                 limit=self._limit,
                 settings=self._settings,
-                commit=self._committer.commit,
+                ttl_ms=lambda: self._ttl_ms,
+                commit=self._commit,
                 tell=self._committer.tell,
                 on_published=self._ending.published.append,
             )
@@ -261,6 +269,17 @@ class Supervisor:
         with anyio.move_on_after(pause_s):
             await self._drain_begun.wait()
 
+    async def _commit(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Commit; leases that ran out before they could be renewed make the next ones longer.
+
+        Else a lifetime below what this machine needs to start a worker and to sync its disk
+        would let no shard ever finish.
+        """
+        outcomes = await self._committer.commit(changes)
+        if any(isinstance(outcome, Fenced) for outcome in outcomes):
+            self._ttl_ms = max(self._ttl_ms, min(2 * self._ttl_ms, _LONG_ENOUGH_MS))
+        return outcomes
+
     async def _give_back(self, leases: Sequence[Lease]) -> None:
         await self._commit_or_fail(
             [
@@ -294,7 +313,7 @@ class Supervisor:
     async def _renew(self) -> None:
         """Renew the leases of all live workers, three times within their life."""
         while True:
-            await anyio.sleep(self._settings.ttl_ms / 3000)
+            await anyio.sleep(self._ttl_ms / 3000)
             shifts = list(self._shifts.values())
             held = [lease for shift in shifts for lease in shift.held.values()]
             held += [lease for leases in self._starting.values() for lease in leases]
@@ -303,14 +322,14 @@ class Supervisor:
                     shard=lease.shard,
                     worker=lease.worker,
                     version=lease.version,
-                    ttl=self._settings.ttl_ms,
+                    ttl=self._ttl_ms,
                 )
                 for lease in held
             ]
             if not renewals:
                 continue
             try:
-                outcomes = await self._committer.commit(renewals)
+                outcomes = await self._commit(renewals)
             except FarmError as error:
                 self._fail(error)
                 return

@@ -23,8 +23,8 @@ from farm.core.receipt import (
     refer,
 )
 from farm.errors import Corrupt, SpecError
-from farm.scoring.registry import Scorer, find_scorer
-from farm.scoring.score import score_cases
+from farm.scoring.batch import judge_cases
+from farm.scoring.registry import Scorer, scorer
 from farm.store.protocol import Store
 
 _decoder = msgspec.json.Decoder(list[ScoredInput])
@@ -32,13 +32,13 @@ _decoder = msgspec.json.Decoder(list[ScoredInput])
 
 def scorer_of(plan: Plan) -> Scorer:
     """Give the scorer a plan names; another version than the planned one is another scorer."""
-    scorer = find_scorer(plan.identity.scorer.name)
-    if scorer.version != plan.identity.scorer.version:
+    found = scorer(plan.identity.scorer.name)
+    if found.version != plan.identity.scorer.version:
         raise SpecError(
             f"the run was planned with {plan.identity.scorer}, this farm has version "
-            f"{scorer.version}: score it anew in a new store, or use the farm that planned it"
+            f"{found.version}: score it anew in a new store, or use the farm that planned it"
         )
-    return scorer
+    return found
 
 
 def decode_cases(data: bytes, shard: Shard) -> list[ScoredInput]:
@@ -51,9 +51,9 @@ def decode_cases(data: bytes, shard: Shard) -> list[ScoredInput]:
     return cases
 
 
-def score_shard(data: bytes, shard: Shard, scorer: Scorer, *, worker_pid: int) -> Receipt:
+def score_shard(data: bytes, shard: Shard, metric: Scorer, *, worker_pid: int) -> Receipt:
     """Score a shard's records into its receipt; the same records give the same verdicts."""
-    return build_receipt(score_cases(decode_cases(data, shard), scorer), worker_pid=worker_pid)
+    return build_receipt(judge_cases(decode_cases(data, shard), metric), worker_pid=worker_pid)
 
 
 class Worker:
@@ -94,7 +94,8 @@ class Worker:
             if self._stopping:
                 break
             self._say(Started(shard=assignment.shard, version=assignment.version))
-            time.sleep(self._delay_s)
+            if self._delay_s:  # a sleep of nothing still gives the processor away
+                time.sleep(self._delay_s)
             data, reference = self.score(assignment)
             files[receipt_name(assignment.shard, assignment.version)] = data
             scored.append(

@@ -1,18 +1,121 @@
-"""Scorers that compare whole texts."""
+"""Verdicts by comparing whole texts: exact_match, accuracy, normalized_match, contains.
+
+They are 0 or 1 and read nothing into a text. The forgiving comparisons stand apart
+(farm.scoring.lenient, farm.scoring.squad), so that nobody gets them by accident.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+from farm.scoring.steps import Step, collapse, normalised
+
+EXACT: Final = (Step("strip white space", str.strip, may_empty=True),)
+NORMALIZED: Final = (
+    Step("lower case", str.lower),
+    Step("collapse white space", collapse, may_empty=True),
+)
 
 
-def normalized_match(response: str, targets: Sequence[str]) -> float:
-    """Give 1.0 when the response equals a target in lower case with white space collapsed."""
-    if response in targets:  # equal texts stay equal when normalised, and most right answers are
+def exact_match(prediction: str, targets: Sequence[str]) -> float:
+    """Return 1.0 if the prediction, stripped, equals any target, stripped; else 0.0."""
+    answer = prediction.strip()
+    for target in targets:
+        if str.strip(target) == answer:  # called on the class, bytes are an error, not unequal
+            return 1.0
+    return 0.0
+
+
+def exact_match_many(predictions: Sequence[str], targets: Sequence[Sequence[str]]) -> list[float]:
+    """Return `exact_match` of each pair; the sides are of one length."""
+    pairs = zip(predictions, targets, strict=True)
+    strip = str.strip
+    try:
+        # the usual case of one target, without a call for each pair: that call costs more
+        # than the comparison
+        return [1.0 if strip(answer) == strip(target) else 0.0 for answer, (target,) in pairs]
+    except ValueError:
+        lists = ((wanted,) if isinstance(wanted, str) else wanted for wanted in targets)
+        return list(map(exact_match, predictions, lists))
+
+
+# The contract gives the comparison two names, so that a report can tell labels from answers.
+accuracy = exact_match
+
+
+def normalized_match(prediction: str, targets: Sequence[str]) -> float:
+    """Return 1.0 if any target is equal in lower case with white space collapsed."""
+    if prediction in targets and isinstance(prediction, str):
         return 1.0
-    wanted = normalize(response)
-    return 1.0 if any(normalize(target) == wanted for target in targets) else 0.0
+    words = len(prediction.split())
+    for target in targets:
+        # lower case never joins or splits words, so counting them first settles most cases
+        if len(target.split()) == words and same_words(prediction, target):
+            return 1.0
+    return 0.0
 
 
-def normalize(text: str) -> str:
-    """Lowercase, and put single spaces between the words."""
-    return " ".join(text.lower().split())
+def normalized_match_many(
+    predictions: Sequence[str], targets: Sequence[Sequence[str]]
+) -> list[float]:
+    """Return `normalized_match` of each pair; the sides are of one length."""
+    pairs = zip(predictions, targets, strict=True)
+    try:
+        # as in `exact_match_many`: one target, and no call for each pair
+        return [
+            1.0 if answer == target or answer.lower().split() == target.lower().split() else 0.0
+            for answer, (target,) in pairs
+        ]
+    except ValueError:
+        lists = ((wanted,) if isinstance(wanted, str) else wanted for wanted in targets)
+        return list(map(normalized_match, predictions, lists))
+
+
+def same_words(left: str, right: str) -> bool:
+    """Say whether two texts are equal in lower case with white space collapsed."""
+    # lists of words are equal exactly when the words joined by single spaces are
+    return left.lower().split() == right.lower().split()
+
+
+def contains(prediction: str, targets: Sequence[str]) -> float:
+    """Return 1.0 if any target stands in the prediction as words of its own.
+
+    Both are normalised as for `normalized_match`. "11" does not stand in "711", "1.11" or
+    "11th", nor "art" in "party"; in scripts without letter case, which mostly write no
+    spaces, a target may stand anywhere. A blank target stands nowhere.
+    """
+    text = normalised(prediction, NORMALIZED)
+    return float(any(_stands_in(normalised(target, NORMALIZED), text) for target in targets))
+
+
+def _stands_in(target: str, text: str) -> bool:
+    start = text.find(target) if target else -1
+    while start >= 0:
+        end = start + len(target)
+        if not (_joined(text, start) or _joined(text, end)):
+            return True
+        start = text.find(target, start + 1)
+    return False
+
+
+def _joined(text: str, border: int) -> bool:
+    """Say whether a border between two characters lies inside a word or a number."""
+    if not 0 < border < len(text):
+        return False
+    before, after = text[border - 1], text[border]
+    if _wordlike(before) and _wordlike(after):
+        return True
+    # a decimal point or a thousands comma holds two digits together
+    if before.isdecimal() and after in ".,":
+        return text[border + 1 : border + 2].isdecimal()
+    return before in ".," and after.isdecimal() and text[max(0, border - 2)].isdecimal()
+
+
+def _wordlike(character: str) -> bool:
+    return character.isdecimal() or character.lower() != character.upper() or character == "_"
+
+
+def is_not_blank(target: str) -> bool:
+    """Say whether a target holds anything to look for."""
+    return bool(target) and not target.isspace()

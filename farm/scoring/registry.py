@@ -1,39 +1,231 @@
-"""The scorers by name; a name is a closed word and its version is part of a run's identity."""
+"""The closed vocabulary of metrics: a name stands for one versioned scorer.
+
+A scorer's module is loaded by the first use of its name. Workers start through this module
+hundreds of times in a run, and most runs use one scorer: so it imports nothing that costs
+start-up time, and the imports of scorers stand inside the functions that make them.
+
+What a metric computes is in its own module; what a score means for a case is in
+farm.scoring.score.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Final
 
-from msgspec import Struct
+import msgspec
 
+from farm.core.vocabulary import METRICS
 from farm.errors import SpecError
-from farm.scoring.match import normalized_match
+
+DEFAULT: Final = "normalized_match"  # of recorded predictions
+GROUP: Final = "farm.scorers"  # the entry-point group of plugins
+
+ScoreFunction = Callable[[str, Sequence[str]], float]
+BatchFunction = Callable[[Sequence[str], Sequence[Sequence[str]]], list[float]]
 
 
-class Scorer(Struct, frozen=True, kw_only=True):
-    """A named, versioned rule from (response, targets) to a score in [0, 1]."""
+class Scorer(msgspec.Struct, frozen=True, kw_only=True):
+    """A named, versioned rule from a prediction and its targets to a score in [0, 1].
+
+    Name and version are part of a run's identity: a version changes whenever any score
+    could. A `graded` scorer says how good an answer is, the others say 0 or 1. `needs`
+    names what the function cannot do without: "sandbox" means that texts alone cannot be
+    scored. `judges` says whether a target is one this metric can judge (none of a case's
+    targets: the case is unscorable), `reads` whether it finds an answer in a response
+    (no: the case is unparsed); without them every text will do. `many` scores a batch, and
+    stands only where it is faster than calling `function` for each pair.
+    """
 
     name: str
-    version: int
-    function: Callable[[str, Sequence[str]], float]
-    graded: bool = False  # whether scores between 0 and 1 occur
+    version: str
+    function: ScoreFunction
+    higher_is_better: bool = True
+    graded: bool = False
+    needs: tuple[str, ...] = ()
+    judges: Callable[[str], bool] | None = None
+    reads: Callable[[str], bool] | None = None
+    many: BatchFunction | None = None
 
 
-DEFAULT_SCORER = "normalized_match"
+def scorer(name: str) -> Scorer:
+    """Return the scorer of this name: one of farm's own, or else a plugin's.
 
-_SCORERS = {
-    scorer.name: scorer
-    for scorer in (Scorer(name="normalized_match", version=1, function=normalized_match),)
-}
+    ``number@0.01`` is `number` with a relative tolerance. Raises SpecError for a name that
+    nobody provides, listing those that are; plugins cannot take a name of farm's own.
+    """
+    known = _LOADED.get(name)
+    if known is None:
+        make = _MAKERS.get(name)
+        if make is not None:
+            known = make()
+        elif name.startswith("number@"):
+            known = _number_within(name)
+        else:
+            known = _plugin(name)
+        _LOADED[name] = known
+    return known
 
 
 def scorer_names() -> tuple[str, ...]:
-    """Give the valid names, sorted."""
-    return tuple(sorted(_SCORERS))
+    """Return every name `scorer` knows: farm's own in fixed order, then plugins, sorted."""
+    return METRICS + tuple(sorted(_plugin_names() - set(METRICS)))
 
 
-def find_scorer(name: str) -> Scorer:
-    """Give the scorer of that name; raises `SpecError`, which lists the valid ones."""
-    if name not in _SCORERS:
-        raise SpecError(f"no scorer is called {name!r}: choose from {', '.join(scorer_names())}")
-    return _SCORERS[name]
+def _plugin_names() -> set[str]:
+    # only for plugins and for messages: the import alone costs as much as a small run
+    from importlib.metadata import entry_points
+
+    return {point.name for point in entry_points(group=GROUP)}
+
+
+def _plugin(name: str) -> Scorer:
+    from importlib.metadata import entry_points
+
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not points:
+        raise SpecError(
+            f"metric {name!r} is not known; the metrics are {', '.join(scorer_names())}"
+        )
+    try:
+        loaded = points[0].load()
+    except (ImportError, AttributeError) as error:
+        raise SpecError(
+            f"metric {name!r} is provided by {points[0].value!r}, which cannot be loaded: {error}; "
+            "reinstall or remove the plugin"
+        ) from error
+    if not isinstance(loaded, Scorer) or loaded.name != name:
+        raise SpecError(
+            f"metric {name!r} is provided by {points[0].value!r}, which is no Scorer of that name; "
+            "mend or remove the plugin"
+        )
+    return loaded
+
+
+def _exact_match() -> Scorer:
+    from farm.scoring.match import exact_match, exact_match_many
+
+    return Scorer(name="exact_match", version="1", function=exact_match, many=exact_match_many)
+
+
+def _accuracy() -> Scorer:
+    from farm.scoring.match import accuracy, exact_match_many
+
+    return Scorer(name="accuracy", version="1", function=accuracy, many=exact_match_many)
+
+
+def _normalized_match() -> Scorer:
+    from farm.scoring.match import normalized_match, normalized_match_many
+
+    return Scorer(
+        name="normalized_match",
+        version="1",
+        function=normalized_match,
+        many=normalized_match_many,
+    )
+
+
+def _contains() -> Scorer:
+    from farm.scoring.match import contains, is_not_blank
+
+    return Scorer(name="contains", version="1", function=contains, judges=is_not_blank)
+
+
+def _lenient_match() -> Scorer:
+    from farm.scoring.lenient import lenient_match
+
+    return Scorer(name="lenient_match", version="1", function=lenient_match)
+
+
+def _f1() -> Scorer:
+    from farm.scoring.overlap import f1
+    from farm.scoring.tokens import has_tokens
+
+    return Scorer(name="f1", version="1", function=f1, graded=True, judges=has_tokens)
+
+
+def _bleu_4() -> Scorer:
+    from farm.scoring.overlap import bleu_4
+    from farm.scoring.tokens import has_tokens
+
+    return Scorer(name="bleu_4", version="1", function=bleu_4, graded=True, judges=has_tokens)
+
+
+def _rouge_l() -> Scorer:
+    from farm.scoring.subsequence import rouge_l
+    from farm.scoring.tokens import has_tokens
+
+    return Scorer(name="rouge_l", version="1", function=rouge_l, graded=True, judges=has_tokens)
+
+
+def _squad_em() -> Scorer:
+    from farm.scoring.squad import squad_em
+
+    return Scorer(name="squad_em", version="1", function=squad_em)
+
+
+def _squad_f1() -> Scorer:
+    from farm.scoring.squad import squad_f1
+
+    return Scorer(name="squad_f1", version="1", function=squad_f1, graded=True)
+
+
+def _number() -> Scorer:
+    from farm.scoring.number import has_number, number
+
+    return Scorer(name="number", version="1", function=number, judges=has_number, reads=has_number)
+
+
+def _number_within(name: str) -> Scorer:
+    from farm.scoring.number import has_number, within
+
+    written = name.partition("@")[2]
+    # bounded, because an exact power of ten is as long as its exponent says
+    tolerance = (
+        Fraction(written) if re.fullmatch(r"\d{1,9}(\.\d{1,30})?(e-?\d{1,2})?", written) else None
+    )
+    if tolerance is None or tolerance >= 1:
+        raise SpecError(
+            f"metric {name!r} has no usable tolerance; give a number from 0 up to 1, "
+            "such as number@0.01"
+        )
+    return Scorer(
+        name=name, version="1", function=within(tolerance), judges=has_number, reads=has_number
+    )
+
+
+def _letter() -> Scorer:
+    from farm.scoring.letter import has_claim, is_letter, letter
+
+    return Scorer(name="letter", version="1", function=letter, judges=is_letter, reads=has_claim)
+
+
+def _code_exec() -> Scorer:
+    return Scorer(name="code_exec", version="1", function=_needs_sandbox, needs=("sandbox",))
+
+
+def _needs_sandbox(prediction: str, targets: Sequence[str]) -> float:
+    raise SpecError(
+        "metric 'code_exec' runs the prediction and cannot be computed from texts alone; "
+        "use `farm sandbox run`, or a task of category code_exec"
+    )
+
+
+_MAKERS: Final[dict[str, Callable[[], Scorer]]] = {
+    "exact_match": _exact_match,
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "bleu_4": _bleu_4,
+    "rouge_l": _rouge_l,
+    "code_exec": _code_exec,
+    "normalized_match": _normalized_match,
+    "lenient_match": _lenient_match,
+    "squad_em": _squad_em,
+    "squad_f1": _squad_f1,
+    "number": _number,
+    "letter": _letter,
+    "contains": _contains,
+}
+_LOADED: dict[str, Scorer] = {}

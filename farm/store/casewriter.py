@@ -20,16 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farm.core.buckets import buckets
-from farm.core.canonical import DatasetDigest, task_view
+from farm.core.canonical import DatasetDigest
+from farm.core.taskview import digest_views
 from farm.files.fresh import FreshFile
 from farm.files.records import Batch
 from farm.store.casefile import CASES_NAME, ORDER_NAME, Extent, ShardCases, StagedCases
 
 FLUSH_BYTES: Final = 8 << 20  # the size of a block of the cases file
-_AHEAD: Final = 2
+_AHEAD: Final = 1
 
 
-def write_cases(batches: Iterable[Batch], *, shards: int, directory: str) -> StagedCases:
+def write_cases(
+    batches: Iterable[Batch], *, shards: int, directory: str, flush_bytes: int = FLUSH_BYTES
+) -> StagedCases:
     """Write the cases file and the order file into `directory`; both are synced.
 
     The batches are read to their end exactly once; what their iterator raises passes through.
@@ -46,7 +49,7 @@ def write_cases(batches: Iterable[Batch], *, shards: int, directory: str) -> Sta
         pending: deque[Future[None]] = deque()
         for batch in batches:
             block.add(batch, shards)
-            if block.size >= FLUSH_BYTES:
+            if block.size >= flush_bytes:
                 pending.append(thread.submit(writer.write, block))
                 block = _Block()
                 if len(pending) > _AHEAD:
@@ -64,8 +67,7 @@ class _Block:
     """The records of some batches, in file order for the digests and by bucket for the file."""
 
     size: int = 0
-    records: list[bytes] = field(default_factory=list)  # joined by commas, in file order
-    tasks: list[bytes] = field(default_factory=list)  # their task views, joined by commas
+    records: list[bytes] = field(default_factory=list)  # whole lines, in file order
     order: list[NDArray[np.uint16]] = field(default_factory=list)
     by_bucket: dict[int, list[bytes]] = field(default_factory=dict)  # whole lines
 
@@ -75,8 +77,7 @@ class _Block:
         if not lines:
             return
         self.size += len(batch.lines)
-        self.records.append(b",".join(lines))
-        self.tasks.append(task_view(lines))
+        self.records.append(batch.lines)
         where = buckets(batch.ids, shards)
         self.order.append(where)
         self._group(lines, where)
@@ -86,10 +87,11 @@ class _Block:
         ordered = where[by_bucket]
         starts = np.flatnonzero(np.diff(ordered)) + 1
         edges = [0, *starts.tolist(), len(lines)]
+        indexes = ordered[edges[:-1]].tolist()
         grouped = itemgetter(*by_bucket.tolist(), 0)(lines)  # one more, so that it is a tuple
-        for start, end in pairwise(edges):
-            piece = b"\n".join(grouped[start:end]) + b"\n"
-            self.by_bucket.setdefault(int(ordered[start]), []).append(piece)
+        for index, (start, end) in zip(indexes, pairwise(edges), strict=True):
+            piece = b"\n".join((*grouped[start:end], b""))  # each line ended by a newline
+            self.by_bucket.setdefault(index, []).append(piece)
 
 
 @dataclass(slots=True)
@@ -111,9 +113,10 @@ class _Writer:
     shards: dict[int, _Shard] = field(default_factory=dict)
 
     def write(self, block: _Block) -> None:
-        self.digest.update_joined(b",".join(block.records), b",".join(block.tasks))
         if not block.order:
             return
+        for lines in block.records:  # one by one: they fit the processor's cache
+            self.digest.update_joined(*digest_views(lines))
         order = np.concatenate(block.order)
         self.order.write(order.astype("<u2").tobytes())
         counts = np.bincount(order)

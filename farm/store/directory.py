@@ -36,7 +36,7 @@ from farm.core.receipt import ReceiptReference, check_bytes, receipt_name
 from farm.errors import Corrupt, Fenced, SpecError
 from farm.files.atomic import Folder, storage_errors
 from farm.files.lock import FileLock
-from farm.store.casefile import CASES_NAME, read_shard
+from farm.store.casefile import CASES_NAME, open_to_read, read_extent
 from farm.store.journal import Journal
 from farm.store.protocol import Committed
 
@@ -53,6 +53,25 @@ def wall_clock() -> float:
     return time.time() * 1000
 
 
+def exists(path: str) -> bool:
+    """Tell whether there is a store at `path`; raises `Corrupt` when there are its ruins.
+
+    A folder without a plan in which work was done is a ruin. What an init that was killed leaves
+    behind is none: no event was told and no receipt was written.
+    """
+    if os.path.exists(os.path.join(path, PLAN_FILE)):
+        return True
+    receipts = os.path.join(path, RECEIPTS)
+    with storage_errors(path):
+        worked = os.path.exists(os.path.join(path, EVENTS_FILE)) or (
+            os.path.isdir(receipts) and bool(os.listdir(receipts))
+        )
+    if worked:
+        reason = "missing, though a run was going on in this folder"
+        raise Corrupt(path=os.path.join(path, PLAN_FILE), reason=reason)
+    return False
+
+
 class DirectoryStore:
     """An open store; use it as a context manager or call `close`."""
 
@@ -64,18 +83,23 @@ class DirectoryStore:
         clock: Callable[[], float] = wall_clock,
         lock_timeout_s: float = 10.0,
     ) -> None:
-        """Open an initialised store; raises `SpecError` when there is none at `path`."""
+        """Open an initialised store.
+
+        Raises `SpecError` when there is none at `path`, and `Corrupt` when there are its ruins.
+        """
         self.path = path
         self._clock = clock
         self._lock_timeout_s = lock_timeout_s
-        if not os.path.exists(os.path.join(path, PLAN_FILE)):
+        if not exists(path):
             raise SpecError(f"{path!r} is not a store: make one with `farm init --store {path}`")
         self._folder = Folder(path)
         self._receipts: Folder | None = None
         self._lock: FileLock | None = None
+        self._cases_fd = -1
         self._snapshot_fd = -1  # open on the snapshot we know, so its inode cannot be reused
         self._known: tuple[Ledger, str] | None = None
         self._confirmed = False  # whether the snapshot we know is durable for certain
+        self._seen: tuple[int, ...] = ()  # which file that was, and how it looked when read
         try:
             self._plan = decode_plan(
                 self._folder.read(PLAN_FILE), path=os.path.join(path, PLAN_FILE)
@@ -108,10 +132,11 @@ class DirectoryStore:
             if new is ledger:
                 self._confirm()
                 return Committed(ledger=new, outcomes=outcomes, events=[])
+            self._journal.catch_up(ledger, self._cases)
             new = msgspec.structs.replace(new, previous=checksum)
             self._write(new)
-            notes = narrate_all(changes, outcomes, cases=self._cases)
-            return Committed(ledger=new, outcomes=outcomes, events=self._append(notes, ledger))
+            notes = narrate_all(changes, outcomes, before=ledger, cases=self._cases)
+            return Committed(ledger=new, outcomes=outcomes, events=self._journal.append(notes))
 
     def confirm(self) -> None:
         """Make the snapshot that is there durable, before anybody builds on it.
@@ -129,7 +154,9 @@ class DirectoryStore:
     def read_cases(self, shard: Shard) -> bytes:
         """Give a shard's records, held against the digest in the plan."""
         path = os.path.join(self.path, CASES_NAME)
-        data = read_shard(path, shard.extents)
+        if self._cases_fd < 0:
+            self._cases_fd = open_to_read(path)
+        data = b"".join([read_extent(self._cases_fd, path, extent) for extent in shard.extents])
         if sha256(data).hexdigest() != shard.sha256:
             raise Corrupt(path=path, reason=f"the cases of {shard.name} do not match their digest")
         return data
@@ -146,21 +173,16 @@ class DirectoryStore:
     def read_receipt(self, lease: Lease) -> bytes:
         """Give the bytes of a done lease's receipt, held against the ledger."""
         path, reference = self._receipt_of(lease)
-        try:
+        with _must_be_there(path):
             data = self._receipts_folder().read(receipt_name(lease.shard, lease.version))
-        except FileNotFoundError as error:
-            raise Corrupt(path=path, reason="missing, and the ledger counts on it") from error
         check_bytes(data, reference, path=path)
         return data
 
     def check_receipt(self, lease: Lease) -> None:
         """Hold the size of a done lease's receipt against the ledger."""
         path, reference = self._receipt_of(lease)
-        try:
-            with storage_errors(path, passing=(FileNotFoundError,)):
-                size = os.stat(path, follow_symlinks=False).st_size
-        except FileNotFoundError as error:
-            raise Corrupt(path=path, reason="missing, and the ledger counts on it") from error
+        with _must_be_there(path):
+            size = os.stat(path, follow_symlinks=False).st_size
         if size != reference.bytes:
             reason = f"{size} bytes where the ledger has {reference.bytes}"
             raise Corrupt(path=path, reason=reason)
@@ -168,7 +190,8 @@ class DirectoryStore:
     def tell(self, notes: Sequence[Note]) -> list[Event]:
         """Append events that no commit told of."""
         with self._locked():
-            return self._append(notes, self._latest()[0])
+            self._journal.catch_up(self._latest()[0], self._cases)
+            return self._journal.append(notes)
 
     def number(self, notes: Sequence[Note]) -> list[Event]:
         """Stamp events without writing them, for a command that must change no file."""
@@ -200,6 +223,9 @@ class DirectoryStore:
         """Close every file; nothing is written."""
         self._journal.close()
         self._forget()
+        if self._cases_fd >= 0:
+            os.close(self._cases_fd)
+            self._cases_fd = -1
         if self._lock is not None:
             self._lock.close()
         if self._receipts is not None:
@@ -229,20 +255,13 @@ class DirectoryStore:
         if self._known is not None and self._folder.poison.reason:
             return self._known  # what is on disk may be a snapshot that nobody was told of
         path = os.path.join(self.path, LEDGER_FILE)
-        try:
-            with storage_errors(path, passing=(FileNotFoundError,)):
-                there = os.stat(LEDGER_FILE, dir_fd=self._folder.fd)
-        except FileNotFoundError as error:
-            raise Corrupt(path=path, reason="missing") from error
-        if self._known is not None:
-            ours = os.fstat(self._snapshot_fd)
-            if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino):
+        with _must_be_there(path):
+            there = os.stat(LEDGER_FILE, dir_fd=self._folder.fd, follow_symlinks=False)
+            if self._known is not None and _look_of(there) == self._seen:
                 return self._known
-            self._journal.doubt()
-        self._forget()
-        with storage_errors(path):
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._snapshot_fd = os.open(LEDGER_FILE, flags, dir_fd=self._folder.fd)
+            if self._known is not None:
+                self._journal.doubt()
+            self._open_snapshot()
             with open(self._snapshot_fd, "rb", closefd=False) as file:
                 data = file.read()
         ledger, checksum = decode_ledger(data, path=path)
@@ -263,12 +282,16 @@ class DirectoryStore:
     def _write(self, ledger: Ledger) -> None:
         data, checksum = encode_ledger(ledger)
         self._folder.replace(LEDGER_FILE, data)
-        self._forget()
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         with storage_errors(os.path.join(self.path, LEDGER_FILE)):
-            self._snapshot_fd = os.open(LEDGER_FILE, flags, dir_fd=self._folder.fd)
+            self._open_snapshot()
         self._known = (ledger, checksum)
         self._confirmed = True
+
+    def _open_snapshot(self) -> None:
+        self._forget()
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._snapshot_fd = os.open(LEDGER_FILE, flags, dir_fd=self._folder.fd)
+        self._seen = _look_of(os.fstat(self._snapshot_fd))
 
     def _forget(self) -> None:
         if self._snapshot_fd >= 0:
@@ -276,12 +299,11 @@ class DirectoryStore:
             self._snapshot_fd = -1
         self._known = None
 
-    def _append(self, notes: Sequence[Note], ledger: Ledger) -> list[Event]:
-        return self._journal.append(notes, ledger=ledger, cases=self._cases)
-
     def _receipts_folder(self) -> Folder:
         if self._receipts is None:
             path = os.path.join(self.path, RECEIPTS)
+            if not os.path.isdir(path):
+                raise Corrupt(path=path, reason="missing, or no folder")
             self._receipts = Folder(path, poison=self._folder.poison)
         return self._receipts
 
@@ -290,3 +312,18 @@ class DirectoryStore:
             raise SpecError(f"{lease.shard} is not done, it has no receipt")
         name = receipt_name(lease.shard, lease.version)
         return os.path.join(self.path, RECEIPTS, name), lease.receipt
+
+
+def _look_of(status: os.stat_result) -> tuple[int, ...]:
+    """Tell one snapshot from another, and from itself when somebody has edited it in place."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def _must_be_there(path: str) -> Iterator[None]:
+    """Translate what the operating system says of a file that the store counts on."""
+    try:
+        with storage_errors(path, passing=(FileNotFoundError,)):
+            yield
+    except FileNotFoundError as error:
+        raise Corrupt(path=path, reason="missing, and the run counts on it") from error

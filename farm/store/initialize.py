@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from farm.core.canonical import DatasetDigest
 from farm.core.ledger import encode_ledger
@@ -25,8 +27,9 @@ from farm.core.plan import (
     first_ledger,
     make_plan,
 )
-from farm.errors import Corrupt, SpecError
-from farm.files.atomic import Folder, make_folders, storage_errors
+from farm.errors import SpecError
+from farm.files.atomic import Folder, make_folders, remove_folders, storage_errors
+from farm.files.fresh import FreshFile
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.files.records import count_cases, read_cases
@@ -34,19 +37,20 @@ from farm.files.source import Source, find_source, must_spool, spool
 from farm.store.casefile import CASES_NAME, ORDER_NAME, StagedCases
 from farm.store.casewriter import write_cases
 from farm.store.directory import (
-    EVENTS_FILE,
     LEDGER_FILE,
     LOCK_FILE,
     PLAN_FILE,
     RECEIPTS,
     RUN_LOCK_FILE,
+    DirectoryStore,
+    exists,
 )
 from farm.store.staging import STAGING, staging_folder
 
 _LOCK_TIMEOUT_S = 10.0
-_PARTS = (CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE)
-# what an init that was killed between two renames may leave behind
-_LEFTOVERS = {*_PARTS, LOCK_FILE, RUN_LOCK_FILE}
+_COPY_BYTES = 1 << 20
+# all but the plan; an init that was killed between two renames may leave some of them behind
+_PARTS = (LOCK_FILE, RUN_LOCK_FILE, CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE)
 _NOT_OURS_BUT_FINE = {"lost+found"}  # stands in every fresh ext4 mount point
 
 
@@ -59,16 +63,6 @@ class Request:
     shards: int | None = None
     scorer: ScorerName | None = None
     models: tuple[str, ...] | None = None
-
-
-def exists(path: str) -> bool:
-    """Tell whether there is a store at `path`; raises `Corrupt` when there are its ruins."""
-    if os.path.exists(os.path.join(path, PLAN_FILE)):
-        return True
-    if os.path.exists(os.path.join(path, EVENTS_FILE)):
-        reason = "missing, though a run was going on in this folder"
-        raise Corrupt(path=os.path.join(path, PLAN_FILE), reason=reason)
-    return False
 
 
 def check_request(plan: Plan, request: Request, *, store: str) -> None:
@@ -88,20 +82,28 @@ def check_request(plan: Plan, request: Request, *, store: str) -> None:
 
 
 def initialize(path: str, request: Request, *, default_scorer: ScorerName) -> None:
-    """Make a store at `path`, which must be absent or empty; leave nothing when that fails.
+    """Make a store of an input at `path`; leave nothing when that fails.
 
-    Raises `SpecError` with every problem of the input, or `StorageError`.
+    `path` must be absent or empty. Raises `SpecError` with every problem of the input, or
+    `StorageError`.
     """
+    _make(path, lambda staging: _stage(staging, request, default_scorer=default_scorer))
+
+
+def initialize_copy(path: str, original: DirectoryStore, *, scorer: ScorerName) -> None:
+    """Make a store at `path` of the cases of another, to be scored anew; see `initialize`."""
+    _make(path, lambda staging: _stage_copy(staging, original, scorer=scorer))
+
+
+def _make(path: str, stage: Callable[[str], Plan]) -> None:
     _check_vacant(path)
     made = make_folders(path)
     try:
         with staging_folder(path) as staging:
-            plan = _stage(staging, request, default_scorer=default_scorer)
+            plan = stage(staging)
             _move_into_place(path, staging, plan)
     except BaseException:
-        for folder in reversed(made):
-            with contextlib.suppress(OSError):  # not empty: somebody else uses it
-                os.rmdir(folder)
+        remove_folders(made)
         raise
 
 
@@ -112,12 +114,14 @@ def _check_vacant(path: str) -> None:
         return
     if not os.path.isdir(path):
         raise SpecError(f"{path!r} is a file: give --store a directory")
+    if exists(path):
+        raise _late(path)
     with storage_errors(path):
         names = os.listdir(path)
     foreign = [
         name
         for name in sorted(names)
-        if name not in _LEFTOVERS | _NOT_OURS_BUT_FINE and not name.startswith(STAGING)
+        if name not in _NOT_OURS_BUT_FINE.union(_PARTS) and not name.startswith(STAGING)
     ]
     if foreign:
         raise SpecError(
@@ -126,13 +130,15 @@ def _check_vacant(path: str) -> None:
         )
 
 
+def _late(path: str) -> SpecError:
+    return SpecError(f"{path!r} has become a store by another init: run the command again")
+
+
 def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Plan:
     if request.input is None:
         raise SpecError("a new store needs an input: give --input FILE")
     source = _source(request.input, staging)
-    shards = request.shards
-    if shards is None:
-        shards = default_shards(count_cases(source, request.rules))
+    shards = _shard_count(source, request)
     staged = write_cases(read_cases(source, request.rules), shards=shards, directory=staging)
     plan = make_plan(
         identity=Identity(
@@ -145,16 +151,53 @@ def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Pla
         cases=staged.count,
         shards=_shards(staged),
     )
+    _write_plan(staging, plan)
+    return plan
+
+
+def _stage_copy(staging: str, original: DirectoryStore, *, scorer: ScorerName) -> Plan:
+    for name in (CASES_NAME, ORDER_NAME):
+        with (
+            open(os.path.join(original.path, name), "rb") as source,
+            FreshFile(os.path.join(staging, name)) as copy,
+        ):
+            while block := source.read(_COPY_BYTES):
+                copy.write(block)
+            copy.sync()
+    plan = original.plan
+    plan = make_plan(
+        identity=replace(plan.identity, scorer=scorer),
+        tasks_sha256=plan.tasks_sha256,
+        cases=plan.cases,
+        shards=plan.shards,
+    )
+    _write_plan(staging, plan)
+    return plan
+
+
+def _write_plan(staging: str, plan: Plan) -> None:
+    """Write all but the cases."""
     folder = Folder(staging)
     try:
         with storage_errors(staging):
             os.mkdir(RECEIPTS, 0o700, dir_fd=folder.fd)
+        for name in (LOCK_FILE, RUN_LOCK_FILE):
+            FileLock(os.path.join(staging, name)).close()
         folder.create_once(
             {LEDGER_FILE: encode_ledger(first_ledger(plan))[0], PLAN_FILE: encode_plan(plan)}
         )
     finally:
         folder.close()
-    return plan
+
+
+def _shard_count(source: Source, request: Request) -> int:
+    if request.shards is not None:
+        return request.shards
+    try:
+        return default_shards(count_cases(source, request.rules))
+    except SpecError:
+        # the input breaks off: reading it names this again, and every bad record before it
+        return default_shards(0)
 
 
 def _shards(staged: StagedCases) -> tuple[Shard, ...]:
@@ -188,24 +231,23 @@ def _digest(source: Source, rules: Rules) -> str:
 
 
 def _move_into_place(path: str, staging: str, plan: Plan) -> None:
-    """Rename the staged files, each durable, and the plan after all others."""
-    lock = FileLock(os.path.join(path, LOCK_FILE))
+    """Rename the staged files, each durable, and the plan after all others.
+
+    When that fails before the plan is there, those renamed are removed again.
+    """
+    lock = FileLock(path)  # on the folder itself: a failed init must not leave a lock file
     folder, staged = Folder(path), Folder(staging)
     try:
         with lock.held(timeout_s=_LOCK_TIMEOUT_S):
-            if exists(path):  # another init was quicker; the two agree or this one is refused
-                reason = "another init made a store here at the same time: run the command again"
-                raise SpecError(f"{path!r}: {reason}")
-            if not lock.is_there():  # another init failed and took its lock away with the rest
-                raise SpecError(f"{path!r}: another init failed here just now: run it again")
+            if exists(path):
+                raise _late(path)
+            staged.sync()
             try:
-                FileLock(os.path.join(path, RUN_LOCK_FILE)).close()
-                staged.sync()
                 _rename(_PARTS, staged, folder)
                 folder.sync()
                 _rename((PLAN_FILE,), staged, folder)
             except BaseException:
-                _take_back(folder)
+                _remove_parts(folder)
                 raise
             folder.sync()
     finally:
@@ -214,20 +256,13 @@ def _move_into_place(path: str, staging: str, plan: Plan) -> None:
         folder.close()
 
 
-def _take_back(folder: Folder) -> None:
-    """Remove what an init that failed has moved into place; for the holder of the lock.
-
-    Once the plan has its name there is a store, and its locks are never unlinked.
-    """
-    if exists(folder.path):
+def _remove_parts(folder: Folder) -> None:
+    if exists(folder.path):  # a signal came just after the plan got its name: there is a store
         return
-    for name in (*_PARTS, RUN_LOCK_FILE, LOCK_FILE):
-        # a disk that takes nothing keeps it: the next init knows these names
+    for name in _PARTS:
         with contextlib.suppress(OSError):
-            if name == RECEIPTS:
-                os.rmdir(name, dir_fd=folder.fd)
-            else:
-                os.unlink(name, dir_fd=folder.fd)
+            remove = os.rmdir if name == RECEIPTS else os.unlink
+            remove(name, dir_fd=folder.fd)
 
 
 def _rename(names: Sequence[str], staged: Folder, folder: Folder) -> None:

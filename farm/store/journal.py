@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
-from farm.core.event import Event, Note, decode_event, encode_event, stamp
+from farm.core.event import MAX_LINE_BYTES, Event, Note, decode_event, encode_event, stamp
 from farm.core.ledger import Ledger
 from farm.core.progress import fold, missing_events
 from farm.errors import Corrupt
 from farm.files.atomic import storage_errors, write_fully
 
-_TAIL_BYTES = 64 * 1024  # holds a last line of any legal length
+_TAIL_BYTES = 4 * MAX_LINE_BYTES  # holds the last whole line and a torn one behind it
 
 
 class Journal:
@@ -32,34 +33,47 @@ class Journal:
         self._invocation_id = invocation_id
         self._clock = clock
         self._fd = -1
+        self._caught_up = False  # with the ledger, which is ahead when a process was killed
         self._size = -1  # of the file after our own last append; -1 when that is not known
         self._seq = 0
-        self._caught_up = False  # with the ledger, which is ahead when a process was killed
 
-    def append(
-        self, notes: Sequence[Note], *, ledger: Ledger, cases: Mapping[str, int]
-    ) -> list[Event]:
-        """Stamp and append `notes`; the first call also brings the file up to `ledger`.
+    def catch_up(self, ledger: Ledger, cases: Mapping[str, int]) -> None:
+        """Append what the file does not tell of `ledger`, unless that is known to be nothing.
 
-        `ledger` is the snapshot from before the commit that `notes` tell of. After a call that
-        failed the next one is a first call again.
+        Called before a commit, so that a damaged file (`Corrupt`) stops it in time and what the
+        commit itself tells is not told twice. `cases` is the number of cases of each shard.
         """
         if not self._caught_up:
-            self._open()
-            self._append(missing_events(ledger, fold(self.read()), cases))
-        self._caught_up = False
-        events = self._append(notes)
-        self._caught_up = True
+            told = fold(self.read())
+            self.append(missing_events(ledger, told, cases))
+            self._caught_up = True
+
+    def append(self, notes: Sequence[Note]) -> list[Event]:
+        """Stamp and append `notes`; no notes leave the file as it is."""
+        if not notes:
+            return []
+        self._open()
+        with storage_errors(self.path):
+            size = os.fstat(self._fd).st_size
+            if size != self._size:  # somebody else wrote since, or this is our first append
+                size = self._settle(size)
+            events = self._stamp(notes, after=self._seq)
+            data = b"".join(encode_event(event) for event in events)
+            caught_up = self._caught_up
+            # a write that fails may leave the half of a line, and the rest untold
+            self._size, self._caught_up = -1, False
+            write_fully(self._fd, data)
+        self._size, self._caught_up = size + len(data), caught_up
+        self._seq += len(events)
         return events
 
     def doubt(self) -> None:
-        """Have the next append look for missing events: somebody else committed."""
+        """Have the next `catch_up` look for missing events: somebody else committed."""
         self._caught_up = False
 
     def number(self, notes: Sequence[Note]) -> list[Event]:
         """Stamp `notes` with the numbers that would follow, without writing them."""
-        last = self._seq if self._fd >= 0 else last_seq(self.path)
-        return self._stamp(notes, after=last)
+        return self._stamp(notes, after=last_seq(self.path))
 
     def read(self) -> Iterator[Event]:
         """Read the events from the first on; a torn last line is passed over."""
@@ -72,36 +86,16 @@ class Journal:
             self._fd = -1
 
     def _open(self) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         if self._fd < 0:
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             with storage_errors(self.path):
                 self._fd = os.open(self.path, flags, 0o600)
-        with storage_errors(self.path):
-            self._cut_torn_line()
 
-    def _append(self, notes: Sequence[Note]) -> list[Event]:
-        with storage_errors(self.path):
-            size = os.fstat(self._fd).st_size
-            if size != self._size:  # somebody else wrote since, or this is our first append
-                size = self._cut_torn_line()
-                self._seq = last_seq(self.path)
-            events = self._stamp(notes, after=self._seq)
-            data = b"".join(encode_event(event) for event in events)
-            self._size = -1  # a write that fails may leave the half of a line
-            write_fully(self._fd, data)
-        self._size = size + len(data)
-        self._seq += len(events)
-        return events
-
-    def _cut_torn_line(self) -> int:
-        """Cut a last line whose writer was killed or ran out of space; give the size left.
-
-        Appending behind it would make one broken line of two.
-        """
-        size = os.fstat(self._fd).st_size
-        tail = os.pread(self._fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-        torn = len(tail) - (tail.rfind(b"\n") + 1)
-        if torn:
+    def _settle(self, size: int) -> int:
+        """Cut a torn last line and find the last number; gives the size that is left."""
+        line, torn = _last_line(self._fd, path=self.path)
+        self._seq = _seq_of(line, path=self.path)
+        if torn:  # whoever wrote it is dead or was refused the rest: we hold the commit lock
             os.ftruncate(self._fd, size - torn)
         return size - torn
 
@@ -120,38 +114,54 @@ class Journal:
 
 
 def read_events(path: str) -> Iterator[Event]:
-    """Read an event file line by line; raises `Corrupt` on a line that is no event.
+    """Read an event file line by line; a file that is missing has none.
 
-    A last line without its newline is a write that was cut short; it is passed over.
+    A last line without its newline is a write that was cut short; it is passed over. Raises
+    `Corrupt` on any other line that is no event, and `StorageError` when reading fails.
     """
     try:
         with storage_errors(path, passing=(FileNotFoundError,)), open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.endswith(b"\n"):
-                    yield parse_event(line, path=path, number=number)
+            read_line = partial(file.readline, MAX_LINE_BYTES + 1)
+            for number, line in enumerate(iter(read_line, b""), start=1):
+                if line.endswith(b"\n") or len(line) > MAX_LINE_BYTES:
+                    yield parse_event(line, path=path, place=f"line {number}")
     except FileNotFoundError:
         return
 
 
-def parse_event(line: bytes, *, path: str, number: int) -> Event:
-    """Read one line of an event file; raises `Corrupt`, naming the line."""
+def parse_event(line: bytes, *, path: str, place: str) -> Event:
+    """Read one line of an event file; raises `Corrupt`, naming the place of the line."""
+    if len(line) > MAX_LINE_BYTES:
+        raise Corrupt(path=path, reason=f"{place} is over {MAX_LINE_BYTES} bytes long")
     try:
         return decode_event(line)
-    except (msgspec.MsgspecError, KeyError, TypeError) as error:
-        reason = f"line {number} is not an event: {type(error).__name__}"
-        raise Corrupt(path=path, reason=reason) from error
+    except msgspec.DecodeError as error:
+        raise Corrupt(path=path, reason=f"{place} is not an event: {error}") from error
 
 
 def last_seq(path: str) -> int:
-    """Give the number of the last whole line, 0 for a file that is missing or empty."""
+    """Give the number of the last whole line, 0 for a file that is missing or has none."""
     try:
         with storage_errors(path, passing=(FileNotFoundError,)), open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
-            whole, newline, _ = file.read().rpartition(b"\n")
+            line, _ = _last_line(file.fileno(), path=path)
     except FileNotFoundError:
         return 0
-    if not newline:
-        return 0
-    line = whole.rpartition(b"\n")[2]
-    return parse_event(line, path=path, number=-1).seq
+    return _seq_of(line, path=path)
+
+
+def _last_line(fd: int, *, path: str) -> tuple[bytes, int]:
+    """Give the last whole line, empty when there is none, and the size of a torn one behind it.
+
+    What is longer than any line was not torn from ours: it is `Corrupt`, and stays.
+    """
+    size = os.fstat(fd).st_size
+    tail = os.pread(fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    whole, _, torn = tail.rpartition(b"\n")
+    if len(torn) > MAX_LINE_BYTES:
+        reason = f"its last line has no end and is over {MAX_LINE_BYTES} bytes long"
+        raise Corrupt(path=path, reason=reason)
+    return whole.rpartition(b"\n")[2], len(torn)
+
+
+def _seq_of(line: bytes, *, path: str) -> int:
+    return parse_event(line, path=path, place="its last line").seq if line else 0

@@ -59,9 +59,9 @@ class MemoryStore:
             new, outcomes = apply(self._ledger, changes, now=int(self._clock()))
             if new is self._ledger:
                 return Committed(ledger=new, outcomes=outcomes, events=[])
+            notes = narrate_all(changes, outcomes, before=self._ledger, cases=self._counts)
             self._ledger = new
-            events = self.tell(narrate_all(changes, outcomes, cases=self._counts))
-            return Committed(ledger=new, outcomes=outcomes, events=events)
+            return Committed(ledger=new, outcomes=outcomes, events=self.tell(notes))
 
     def read_cases(self, shard: Shard) -> bytes:
         """Give a shard's records, held against the digest in the plan."""

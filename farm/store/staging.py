@@ -31,9 +31,13 @@ def staging_folder(path: str) -> Iterator[str]:
     with storage_errors(staging):
         os.mkdir(staging, 0o700)
     try:
-        owner = FileLock(os.path.join(staging, _OWNER))
+        # named only once it is held: whoever sees an owner that he can lock sees a dead one
+        unnamed = os.path.join(staging, f"{_OWNER}.new")
+        owner = FileLock(unnamed)
         try:
             owner.acquire(timeout_s=_LOCK_TIMEOUT_S)
+            with storage_errors(staging):
+                os.rename(unnamed, os.path.join(staging, _OWNER))
             yield staging
         finally:
             owner.close()
@@ -56,8 +60,9 @@ def _in_use(staging: str, maker: int, *, alive: Callable[[int], bool]) -> bool:
     if maker != os.getpid() and alive(maker):
         return True
     owner = os.path.join(staging, _OWNER)
-    if not os.path.exists(owner):  # killed before the lock was there
-        return False
+    if not os.path.exists(owner):
+        # killed in its first moments; with our own id it may be in them now, in another thread
+        return maker == os.getpid()
     lock = FileLock(owner)
     try:
         return not lock.try_acquire()

@@ -20,8 +20,7 @@ from pathlib import Path
 import pytest
 
 from farm.errors import FarmError
-from farm.store.directory import DirectoryStore
-from farm.store.initialize import exists
+from farm.store.directory import DirectoryStore, exists
 from tests.faults.disks import Disk, after_cut, cuts, read_log, recording_disk, scratch, sudo
 from tests.faults.runs import (
     assert_one_line,

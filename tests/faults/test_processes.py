@@ -23,6 +23,7 @@ from farm.wiring import run, run_settings
 from tests.faults.runs import FARM, assert_complete, done_set, farm, follow, make_store, started
 
 HOUR_MS = 3_600_000
+EARLIER_BOOT = "00000000-0000-4000-8000-000000000000"
 
 
 def hand_worker(store: str, name: str, *options: str) -> subprocess.Popen[str]:
@@ -158,7 +159,7 @@ def test_leases_of_an_earlier_boot_are_dead_at_once(tmp_path: Path) -> None:
     with DirectoryStore(store) as opened:
         ledger = opened.ledger()
         boots = [
-            msgspec.structs.replace(lease, incarnation=f"other-{lease.incarnation}")
+            msgspec.structs.replace(lease, incarnation=EARLIER_BOOT + lease.incarnation[36:])
             if lease.incarnation
             else lease
             for lease in ledger.leases
@@ -180,7 +181,7 @@ def test_a_run_that_waits_takes_over_at_expiry(tmp_path: Path) -> None:
     assert farm("worker", "--store", store, *claim).returncode == 86
     pending = farm("run", "--store", store, "--quiet")
     assert pending.returncode == 1
-    assert "pending: 1 shards are leased by others" in pending.stderr
+    assert "pending: 1 shard leased by other owners" in pending.stderr
     assert farm("run", "--store", store, "--quiet", "--wait").returncode == 0
     assert done_set(store)["shard-0"][0] == 2
 

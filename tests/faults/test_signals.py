@@ -200,5 +200,5 @@ def test_sigterm_while_a_store_is_made_leaves_nothing(tmp_path: Path) -> None:
         init.send_signal(signal.SIGTERM)
         assert init.wait(20) == 143
         assert init.stderr is not None
-        assert init.stderr.read().startswith(b"farm: terminated")
+        assert init.stderr.read().startswith(b"farm: interrupted by SIGTERM")
     assert not store.exists()

@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.needs_strace, pytest.mark.slow]
 T = TypeVar("T")
 # at 100 the worker claims for 10 ms of a logical clock; nobody waits for that to pass
 WORKER = ("--worker-id", "w", "--now-ms", "100", "--lease-ms", "10")
-DEAD = "another-boot:1:1"  # the incarnation of a supervisor that is gone
+DEAD = "00000000-0000-4000-8000-000000000000:1:1"  # the incarnation of a supervisor that is gone
 
 
 def at_all(points: Iterable[T], check: Callable[[T], str]) -> None:

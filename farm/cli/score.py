@@ -1,0 +1,41 @@
+"""`farm score`: the score of one prediction, from the shell, with its reasons if asked."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import msgspec
+
+from farm.core.vocabulary import POST_PROCESSES
+from farm.scoring.explain import explain
+
+
+@click.command()
+@click.option("--metric", required=True, help="Name of the metric, such as f1 or number@0.01.")
+@click.option("--prediction", required=True, help="What the model answered.")
+@click.option("--target", "targets", required=True, multiple=True, help="A right answer; repeat.")
+@click.option(
+    "--post-process",
+    type=click.Choice(POST_PROCESSES),
+    default="none",
+    show_default=True,
+    help="What to do to the prediction first.",
+)
+@click.option("--explain", "reasons", is_flag=True, help="Show span, steps and deciding rule.")
+def score(
+    metric: str, prediction: str, targets: tuple[str, ...], post_process: str, reasons: bool
+) -> None:
+    """Score one prediction against its targets.
+
+    Prints one JSON object with metric, version, score, correct and outcome.
+    """
+    told = msgspec.to_builtins(explain(metric, prediction, targets, post_process_rule=post_process))
+    if not reasons:
+        kept = ("metric", "version", "post_process", "score", "correct", "outcome")
+        told = {name: told[name] for name in kept}
+    # arguments that were no UTF-8 arrive as lone surrogates, which no output can carry
+    click.echo(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+command = score

@@ -1,0 +1,247 @@
+"""Take the program out of a reply: fences, several blocks, transcripts, or bare code.
+
+The program is the last Python block that defines something; blocks that only call it, show
+output or belong to a shell are not it. Where that block uses names that earlier blocks
+define, those come first. Python's own parser decides what is a program, as far as it can:
+a broken program is still handed on, so that it is judged as broken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from farm.scoring.extract import Extracted, answer_start, nothing
+from farm.scoring.syntax import Outline, outline, without_calls
+
+_FENCE = re.compile(
+    r"(?P<indent>[ \t]*)(?:[-*+][ \t]+|\d{1,3}[.)][ \t]+)?(?P<marks>`{3,}|~{3,})(?P<info>.*)"
+)
+_PYTHON = frozenset(
+    (
+        "",
+        "python",
+        "python3",
+        "py",
+        "py3",
+        "python2",
+        "ipython",
+        "ipython3",
+        "pycon",
+        "pyi",
+        "code",
+        "text/x-python",
+    )
+)
+_CODE_LINE = re.compile(
+    r"(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[:(]|import\s+[\w.]+\s*(?:$|,|as\s)"
+    r"|from\s+[\w.]+\s+import\s|@\w+|#!|>>> ",
+    re.MULTILINE,
+)
+_DEFINITION = re.compile(r"^(?:async\s+)?(?:def|class)\s+\w", re.MULTILINE)
+_MAX_CUTS = 50  # ends tried when prose follows bare code
+_TRANSCRIPT = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: |$)")
+
+
+class Block(NamedTuple):
+    """One fenced block: its language, its lines brought to the margin, its place."""
+
+    language: str
+    code: str
+    start: int
+    end: int
+
+
+def extract_code(reply: str, *, entry_point: str | None = None) -> str:
+    """Return the program of a reply, or "" if there is none; see `read_code`."""
+    return read_code(reply, entry_point=entry_point).text
+
+
+def read_code(reply: str, *, entry_point: str | None = None) -> Extracted:
+    """Find the program of a reply.
+
+    With an `entry_point`, the last block that defines that name is preferred. Code comes
+    back with line feeds, at the left margin, ended by one line feed. Without any fence the
+    reply itself is taken if it parses as a program, or else from its first line that only
+    code begins with. Thinking blocks before the answer are not read.
+    """
+    begin = answer_start(reply)
+    if begin is None:
+        return nothing("the thinking never ends")
+    found = blocks(reply, begin)
+    if found:
+        return _chosen(found, entry_point)
+    return _bare(reply, begin)
+
+
+def blocks(reply: str, begin: int = 0) -> list[Block]:
+    """Return the fenced blocks of a reply in order, as CommonMark closes them.
+
+    A fence is closed by at least as many of its own marks and nothing else on the line; one
+    that is never closed runs to the end.
+    """
+    found: list[Block] = []
+    opened: re.Match[str] | None = None
+    lines: list[str] = []
+    place = start = begin
+    for line in _lines(reply[begin:]):
+        bare = line.rstrip("\r\n")
+        fence = _FENCE.match(bare)
+        if opened is None:
+            # marks after the marks would be inline code on one line, not a fence
+            if fence and not ("`" in fence["info"] and fence["marks"][0] == "`"):
+                opened, lines, start = fence, [], place + len(line)
+        elif fence and _closes(fence, opened):
+            found.append(_block(opened, lines, start, place))
+            opened = None
+        else:
+            lines.append(bare)
+        place += len(line)
+    if opened is not None:
+        found.append(_block(opened, lines, start, place))
+    return found
+
+
+def _lines(text: str) -> list[str]:
+    # splitlines() alone would also split at form feeds and U+2028, which code may hold
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+
+
+def _closes(fence: re.Match[str], opened: re.Match[str]) -> bool:
+    marks = fence["marks"]
+    same = marks[0] == opened["marks"][0] and len(marks) >= len(opened["marks"])
+    return same and not fence["info"].strip()
+
+
+def _block(opened: re.Match[str], lines: list[str], start: int, end: int) -> Block:
+    info = opened["info"].strip().lstrip("{. ").lower()
+    language = re.split(r"[\s,{}:=]", info, maxsplit=1)[0] if info else ""
+    return Block(language, _to_margin(_untranscribed(lines)), start, end)
+
+
+def _to_margin(lines: Sequence[str]) -> str:
+    """Drop the white space all lines begin with, and outer blank lines."""
+    full = [line for line in lines if line.strip()]
+    if not full:
+        return ""
+    first, last = min(full), max(full)
+    margin = 0
+    while (
+        margin < len(first) and first[margin] in " \t" and last[: margin + 1] == first[: margin + 1]
+    ):
+        margin += 1
+    text = "\n".join(line[margin:] if line.strip() else "" for line in lines)
+    return text.strip("\n").rstrip() + "\n"
+
+
+def _untranscribed(lines: list[str]) -> list[str]:
+    """Turn an interpreter session into the program typed in it, without its output."""
+    filled = [line for line in lines if line.strip()]
+    if not filled or not filled[0].lstrip().startswith(">>>"):
+        return lines
+    typed = [line.lstrip()[4:] for line in lines if _TRANSCRIPT.match(line)]
+    program = without_calls("\n".join(typed))
+    return typed if program is None else program.split("\n")
+
+
+def _chosen(found: list[Block], entry_point: str | None) -> Extracted:
+    python = [block for block in found if block.language in _PYTHON and block.code]
+    outlines = [outline(block.code) for block in python]
+    if not python:
+        return nothing("no block of Python")
+    best = _best(python, outlines, entry_point)
+    block = python[best]
+    needed = _needed(python, outlines, best)
+    rule = f"block {found.index(block) + 1} of {len(found)}"
+    if needed:
+        rule += f", behind {len(needed)} it needs"
+    return Extracted(
+        text="\n".join([*needed, block.code]), start=block.start, end=block.end, rule=rule
+    )
+
+
+def _best(python: list[Block], outlines: list[Outline | None], entry_point: str | None) -> int:
+    """Return the index of the program: the last block that satisfies the strongest wish."""
+
+    def defines_entry(index: int) -> bool:
+        seen = outlines[index]
+        return seen is not None and entry_point in seen.defines
+
+    def defines(index: int) -> bool:
+        seen = outlines[index]
+        if seen is None:  # broken, but this is the program the model meant
+            return _DEFINITION.search(python[index].code) is not None
+        return seen.has_definition
+
+    def is_labelled(index: int) -> bool:
+        return bool(python[index].language)
+
+    def parses(index: int) -> bool:
+        seen = outlines[index]
+        return seen is not None and not seen.is_prose
+
+    for wish in (defines_entry, defines, is_labelled, parses):
+        for index in reversed(range(len(python))):
+            if wish(index):
+                return index
+    return len(python) - 1
+
+
+def _needed(python: list[Block], outlines: list[Outline | None], best: int) -> list[str]:
+    """Return the earlier blocks that define what the chosen one, or one of them, reads."""
+    chosen = outlines[best]
+    if chosen is None:
+        return []
+    defined, wanted = set(chosen.defines), set(chosen.reads)
+    needed = []
+    for index in reversed(range(best)):
+        earlier = outlines[index]
+        if earlier is None or earlier.defines & defined:
+            continue  # an older version of what is there already
+        if earlier.defines & wanted:
+            needed.append(python[index].code)
+            defined |= earlier.defines
+            wanted |= earlier.reads
+    return needed[::-1]
+
+
+def _bare(reply: str, begin: int) -> Extracted:
+    """Take a reply without fences, or its part from the first line of code on."""
+    whole = _program(reply[begin:])
+    seen = outline(whole)
+    if seen is not None and not seen.is_prose:
+        return Extracted(text=whole, start=begin, end=len(reply), rule="the whole reply")
+    place = begin
+    for line in _lines(reply[begin:]):
+        if _CODE_LINE.match(line):
+            return _from_line(reply, place)
+        place += len(line)
+    return nothing("no fence, and no line that only code begins with")
+
+
+def _from_line(reply: str, start: int) -> Extracted:
+    """Take code up to where prose follows it; if nothing parses, all of it."""
+    lines = _lines(reply[start:])
+    ends = [
+        number
+        for number, line in enumerate(lines)
+        if number and line[:1].strip() and not lines[number - 1].strip()
+    ]
+    for end in [len(lines), *ends[: -_MAX_CUTS - 1 : -1]]:
+        text = "".join(lines[:end])
+        code = _program(text)
+        if code and outline(code) is not None:
+            return Extracted(
+                text=code, start=start, end=start + len(text), rule="from the first line of code"
+            )
+    whole = _program(reply[start:])
+    if not whole:
+        return nothing("an interpreter's prompt with no program behind it")
+    return Extracted(
+        text=whole, start=start, end=len(reply), rule="from the first line of code, broken"
+    )
+
+
+def _program(text: str) -> str:
+    return _to_margin(_untranscribed([line.rstrip("\r\n") for line in _lines(text)]))

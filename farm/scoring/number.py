@@ -1,0 +1,148 @@
+r"""Judge whether a reply ends in the right number.
+
+The final number is located first (a TeX box, a ``####`` line, an "answer is" cue, else the
+last numeral), then compared as an exact rational. A numeral that cannot be understood where
+the answer should be makes the case unparsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from farm.scoring.extract import Extracted, answer_start, narrow, nothing
+from farm.scoring.numeral import Numeral, numerals
+
+_CUE = re.compile(
+    r"(?<![A-Za-z])(?:answers?|antwort|r\u00e9ponse|respuesta|resultado|ergebnis)"
+    r"[*_ \t]{0,8}+(?:is|are|was|ist|est|es|:|=)(?![A-Za-z])|\u7b54\u6848[\u662f\u4e3a:]",
+    re.IGNORECASE,
+)
+_BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
+_HASHES = re.compile(r"####")
+# a sentence ends at a stop that is followed by white space, or with its line
+_SENTENCE_END = re.compile(r"[.!?;](?=\s)|[\r\n]|\u3002|\Z")
+_IN_BOX = "in the last box"
+_MAX_BOX = 2000  # characters looked through for the brace that closes a box
+
+
+class Reading(NamedTuple):
+    """The final number of a text, and how it was found."""
+
+    extracted: Extracted
+    numeral: Numeral | None
+
+
+def read_number(reply: str) -> Reading:
+    """Locate the final number of a reply; nothing is found if its value cannot be told.
+
+    Thinking blocks before the answer are not read.
+    """
+    begin = answer_start(reply)
+    if begin is None:
+        return Reading(nothing("the thinking never ends"), None)
+    text = narrow(reply)
+    start, end, rule, last = _located(text, begin)
+    found = list(numerals(text, start, end))
+    if not found:
+        return Reading(nothing(f"no number {rule}"), None)
+    chosen = found[-1] if last else found[0]
+    if rule == _IN_BOX and len(found) > 1 and "=" not in text[start : chosen.start]:
+        return Reading(nothing(f"several numbers {rule}"), None)
+    if not last and len(found) > 1 and text[chosen.end : found[1].start].strip().lower() == "or":
+        return Reading(nothing(f"two numbers {rule}"), None)
+    if chosen.value is None:
+        shown = text[chosen.start : chosen.end][:40]
+        return Reading(nothing(f"the number {shown!r} {rule} can be read in several ways"), None)
+    span = Extracted(
+        text=reply[chosen.start : chosen.end], start=chosen.start, end=chosen.end, rule=rule
+    )
+    return Reading(span, chosen)
+
+
+def _located(text: str, begin: int) -> tuple[int, int, str, bool]:
+    """Return where the answer stands, by which rule, and whether its last number counts."""
+    for box in reversed(list(_BOX.finditer(text, begin))):
+        return box.end(), _closing_brace(text, box.end()), _IN_BOX, True
+    for hashes in reversed(list(_HASHES.finditer(text, begin))):
+        return hashes.end(), _sentence_end(text, hashes.end(), len(text)), "behind ####", False
+    until = len(text)
+    for cue in reversed(list(_CUE.finditer(text, begin))):
+        start = cue.end()
+        # a colon may be followed by a line break before the answer itself
+        start += len(text[start : start + 80]) - len(text[start : start + 80].lstrip(" \t\r\n*"))
+        # no cue looks into what belongs to the next, so that all of them together read once
+        start = min(start, until)
+        end = _sentence_end(text, start, until)
+        until = cue.start()
+        if next(numerals(text, start, end), None) is None:
+            continue  # "the answer is obvious": no number is claimed here
+        equals = max(text.rfind("=", start, end), text.rfind("\u2248", start, end))
+        return max(start, equals + 1), end, f"behind {cue.group()!r}", False
+    return begin, len(text), "last in the text", True
+
+
+def _sentence_end(text: str, start: int, until: int) -> int:
+    found = _SENTENCE_END.search(text, start, until)
+    return found.start() if found else until
+
+
+def _closing_brace(text: str, start: int) -> int:
+    depth = 1
+    limit = min(len(text), start + _MAX_BOX)
+    for place in range(start, limit):
+        if text[place] in "{}":
+            depth += 1 if text[place] == "{" else -1
+            if not depth:
+                return place
+    return limit
+
+
+def same_number(left: Numeral, right: Numeral, *, rel_tol: Fraction = Fraction(0)) -> bool:
+    """Compare two numerals exactly, `right` being the target.
+
+    Different currency symbols, or a currency and a percentage, are never the same. A
+    percentage and a bare number are the same if the bare one is its ratio (50% and 0.5) or,
+    being over 1, its face (50% and 50). `rel_tol` is relative to the target.
+    """
+    if left.value is None or right.value is None:
+        return False
+    if left.currency and right.currency and left.currency != right.currency:
+        return False
+    if (left.percent and right.currency) or (right.percent and left.currency):
+        return False
+    mine, gold = left.value, right.value
+    near = [(mine, gold)]
+    if left.percent and not right.percent:
+        near = [(mine / 100, gold), *([(mine, gold)] if abs(gold) > 1 else [])]
+    elif right.percent and not left.percent:
+        near = [(mine, gold / 100), *([(mine, gold)] if abs(mine) > 1 else [])]
+    return any(abs(one - other) <= rel_tol * abs(other) for one, other in near)
+
+
+def has_number(text: str) -> bool:
+    """Say whether a text ends in a number whose value can be told."""
+    return read_number(text).numeral is not None
+
+
+def within(tolerance: Fraction) -> Callable[[str, Sequence[str]], float]:
+    """Return `number` with a relative tolerance."""
+
+    def number_within(prediction: str, targets: Sequence[str]) -> float:
+        return number(prediction, targets, rel_tol=tolerance)
+
+    return number_within
+
+
+def number(prediction: str, targets: Sequence[str], *, rel_tol: Fraction = Fraction(0)) -> float:
+    """Return 1.0 if the prediction's final number equals that of any target, else 0.0."""
+    mine = read_number(prediction).numeral
+    if mine is None:
+        return 0.0
+    for target in targets:
+        gold = read_number(target).numeral
+        if gold is not None and same_number(mine, gold, rel_tol=rel_tol):
+            return 1.0
+    return 0.0

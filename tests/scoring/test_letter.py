@@ -1,0 +1,130 @@
+"""A letter is read where it is claimed, and nowhere else."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from farm.scoring.letter import read_letter, target_letter
+from farm.scoring.postprocess import post_process
+from farm.scoring.score import score
+
+CLAIMS = [
+    ("A", "A"),
+    ("b", "B"),
+    ("(C)", "C"),
+    ("$A$", "A"),
+    ("**A**", "A"),
+    ("`D`", "D"),
+    ("A.", "A"),
+    ("\uff21", "A"),
+    ("B) Paris", "B"),
+    ("**B**: Paris", "B"),
+    ("Answer: B", "B"),
+    ("answer is (b).", "B"),
+    ("The correct answer is d.", "D"),
+    ("The best option is C because it floats.", "C"),
+    ("Option C is correct.", "C"),
+    ("**Answer: B**", "B"),
+    ("Final Answer: \\(B\\)", "B"),
+    ("Answer: $\\boxed{D}$", "D"),
+    ("\\boxed{\\text{(E)}}", "E"),
+    ("Answer:\n\nB", "B"),
+    ("\u7b54\u6848\u662fA\u3002", "A"),
+    ("Antwort: C", "C"),
+    ("I choose B", "B"),
+    ("Let me think about cats.\n\nD.", "D"),
+    ("The answer is A. No, wait: the answer is B.", "B"),
+    ("The incorrect answer is A. The answer is C.", "C"),
+    ("The answer is A, not B.", "A"),
+    ("Answer: B, since A is too small", "B"),
+    ("Answer: B and C is wrong", "B"),
+    ("<think>the answer is A</think>The answer is B", "B"),
+    ("Which answer is right?\nA) red\nB) blue\nAnswer: B", "B"),
+    ("Answer: B.\r\n", "B"),
+    ("Answer:B", "B"),
+    ("Answer \u2013 B", "B"),
+    ("Answer: B) Paris", "B"),
+    ("<answer>C</answer>", "C"),
+    ("The answer is <b>C</b>", "C"),
+    ('{"answer": "C"}', "C"),
+    ("[[C]]", "C"),
+    ("I would go with C.", "C"),
+    ("Answer: D. None of the above", "D"),
+]
+NO_CLAIMS = [
+    "",
+    " \n",
+    "Answer: None of the above",
+    "Answer: A or B",
+    "Answer: A and C",
+    "Answer: A, B",
+    "Answer: A/B",
+    "answer is AB",
+    "The answer is a dog.",
+    "The answer is not A.",
+    "The answer A is wrong.",
+    "The wrong answer is A, clearly.",
+    "I think so.",
+    "A or B",
+    "A) red\nB) blue",
+    "Choose the answer:\nA) red\nB) blue\nC) green",
+    "Answer: C++",
+    "Answer: A's",
+    "<think>The answer is A",
+    "The answer is A. Final answer: none",
+    "Anna ate an apple",
+    "Answer: 42",
+    "Answer: All of the above",
+    "The answer is A. Answer: all of the above",
+    "Answer: both A and B",
+    "Answer: x = 5",
+    "Answer: E = mc^2",
+]
+
+
+@pytest.mark.parametrize(("reply", "letter"), CLAIMS, ids=ascii)
+def test_a_claimed_letter_is_read(reply: str, letter: str) -> None:
+    found = read_letter(reply)
+    assert (found.found, found.text) == (True, letter)
+
+
+@pytest.mark.parametrize("reply", NO_CLAIMS, ids=ascii)
+def test_no_claim_or_two_at_once_are_no_answer(reply: str) -> None:
+    found = read_letter(reply)
+    assert (found.found, found.text) == (False, "")
+    assert found.rule
+
+
+def test_the_post_process_knows_the_five_letters_of_a_choice_only() -> None:
+    assert post_process("extract_letter", "Answer: E").text == "E"
+    beyond = post_process("extract_letter", "Answer: F")
+    assert not beyond.found
+    assert beyond.rule == "the letter F is not one of A-E"
+
+
+def test_the_place_is_that_of_the_letter() -> None:
+    found = read_letter("So: the answer is (c).")
+    assert (found.start, found.end, found.rule) == (19, 20, "behind 'answer'")
+
+
+def test_a_target_is_a_letter_bare_or_wrapped() -> None:
+    assert [target_letter(text) for text in ("A", "a", "(B)", "C.", "Paris", "", "AB")] == [
+        "A", "A", "B", "C", None, None, None,
+    ]  # fmt: skip
+    assert score("letter", "Answer: B", ["(B)"]) == 1.0
+    assert score("letter", "Answer: B", ["A", "b"]) == 1.0
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["answer " * 14_000, "\\boxed{" * 14_000, " \r" * 50_000, "(" * 100_000, "A," * 50_000,
+     "answer is " + " " * 99_990, "answer: A) " * 9_000, "A is correct " * 7_000],
+    ids=lambda reply: ascii(reply[:12]),
+)  # fmt: skip
+def test_hostile_texts_of_100_kb_are_read_in_linear_time(reply: str) -> None:
+    """CPU time, generous for a busy machine: going back and forth would take minutes."""
+    start = time.process_time()
+    read_letter(reply)
+    assert time.process_time() - start < 5

@@ -1,0 +1,88 @@
+"""What the comparisons of whole texts may overlook, and what not."""
+
+from __future__ import annotations
+
+import pytest
+
+from farm.scoring.score import score
+
+
+@pytest.mark.parametrize(
+    ("prediction", "target"),
+    [
+        ("The Beatles", "beatles"),
+        ("the answer is a dog", "answer is dog"),
+        ("**Paris**.", "paris"),
+        ("\u201cParis\u201d", '"Paris"'),
+        ("don\u2019t", "don't"),
+        ("Stra\u00dfe", "STRASSE"),
+        ("cafe\u0301", "caf\u00e9"),
+        ("\ufb01ne", "fine"),
+        ("\uff21\uff22", "ab"),
+        ("\u2212.5", "-.5"),
+        ("co\u00adop", "coop"),
+        ("a\u200db", "ab"),
+        ("  a   b ", "a b"),
+        ("\u6771\u4eac\u3002", "\u6771\u4eac"),
+        ("an 8", "8"),
+    ],
+    ids=ascii,
+)
+def test_lenient_match_overlooks_how_it_was_typed(prediction: str, target: str) -> None:
+    assert score("lenient_match", prediction, [target]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("prediction", "target"),
+    [
+        ("-5", "5"), ("\u22125", "5"), (".5", "5"), ("3.14", "314"), ("C#", "C"), ("C++", "C"),
+        ("5%", "5"), ("$5", "5"), ("<5", "5"), ("plan A", "plan"), ("A or B", "or B"), ("A B", "B"),
+        ("the", "a"), ("a", ""), ("?", "!"), ("?", ""), ("\u200b", ""), ("b a", "a b"),
+        ("\U0001f44d", "\U0001f44e"), ("1,000", "1.000"),
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_lenient_match_keeps_what_carries_meaning(prediction: str, target: str) -> None:
+    assert score("lenient_match", prediction, [target]) == 0.0
+    assert score("lenient_match", target, [prediction]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("prediction", "target", "right"),
+    [
+        ("It is Paris, I think.", "paris", 1), ("Paris", "Paris, France", 0), ("party", "art", 0),
+        ("711", "11", 0), ("3.5", "5", 0), ("5.3", "5", 0), ("1,000", "000", 0), ("is 5.", "5", 1),
+        ("11th", "11", 0), ("snake_case", "case", 0), ("11, then 711", "11", 1),
+        ("711 and 11", "11", 1), ("\u6211\u5728\u5317\u4eac\u5de5\u4f5c", "\u5317\u4eac", 1),
+        ("new   york", "New York", 1), ("x", "", 0), ("", "", 0), ("x", " ", 0),
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_contains_looks_for_words_of_their_own(prediction: str, target: str, right: int) -> None:
+    assert score("contains", prediction, [target]) == right
+
+
+@pytest.mark.parametrize(
+    ("prediction", "target", "em", "f1"),
+    [
+        ("The Cat.", "cat", 1, 1.0),
+        ("A", "the", 0, 0.0),
+        ("A.", "a", 1, 1.0),
+        ("!!!", "???", 0, 0.0),
+        ("", "", 1, 1.0),
+        ("x", "", 0, 0.0),
+        ("", "x", 0, 0.0),
+        ("a cat sat", "the cat", 0, 2 / 3),
+    ],
+)
+def test_squad_metrics_are_those_of_the_published_rules_but_for_emptied_answers(
+    prediction: str, target: str, em: int, f1: float
+) -> None:
+    """F1 2/3: one of two words predicted, all of one wanted."""
+    assert score("squad_em", prediction, [target]) == em
+    assert score("squad_f1", prediction, [target]) == pytest.approx(f1, abs=1e-12)
+
+
+def test_a_trailing_nul_is_a_difference() -> None:
+    for metric in ("exact_match", "accuracy", "normalized_match", "lenient_match", "squad_em"):
+        assert score(metric, "a\x00", ["a"]) == 0.0
