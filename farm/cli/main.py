@@ -30,6 +30,7 @@ COMMANDS = {
     "rescore": ("farm.cli.rescore", "Score a store's cases by another scorer, into a new store."),
     "tasks": ("farm.cli.tasks", "Check a file of tasks."),
     "score": ("farm.cli.score", "Score one prediction, and say why."),
+    "sandbox": ("farm.cli.sandbox", "Run model-written code, and say how isolated that is."),
     "schema": ("farm.cli.schema", "Print the JSON Schema of a file or stream."),
     "demo": ("farm.cli.demo", "Show a crash and its recovery, with real processes."),
 }

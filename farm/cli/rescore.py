@@ -7,6 +7,7 @@ import shlex
 import click
 
 from farm.cli import options
+from farm.cli.kinds import FilledPath
 from farm.cli.main import fail
 from farm.config import read_environment
 from farm.log import Log
@@ -16,7 +17,7 @@ from farm.wiring import open_store, run, run_settings, start_rescore
 @click.command()
 @options.store
 @click.option("--scorer", required=True, metavar="NAME", help="How cases are scored now.")
-@click.option("--into", required=True, metavar="DIR", type=click.Path(), help="The new store.")
+@click.option("--into", required=True, metavar="DIR", type=FilledPath(), help="The new store.")
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="At a time."
 )

@@ -7,8 +7,11 @@ import json
 import click
 import msgspec
 
+from farm.cli import options
 from farm.core.vocabulary import POST_PROCESSES
+from farm.errors import SpecError, UsageError
 from farm.scoring.explain import explain
+from farm.scoring.registry import scorer
 
 
 @click.command()
@@ -23,19 +26,29 @@ from farm.scoring.explain import explain
     help="What to do to the prediction first.",
 )
 @click.option("--explain", "reasons", is_flag=True, help="Show span, steps and deciding rule.")
+@options.quiet
 def score(
-    metric: str, prediction: str, targets: tuple[str, ...], post_process: str, reasons: bool
+    metric: str,
+    prediction: str,
+    targets: tuple[str, ...],
+    post_process: str,
+    reasons: bool,
+    quiet: bool,
 ) -> None:
     """Score one prediction against its targets.
 
     Prints one JSON object with metric, version, score, correct and outcome.
     """
+    try:
+        scorer(metric)
+    except SpecError as error:  # on the command line an unknown name is wrong usage
+        raise UsageError(f"--metric: {error}") from error
     told = msgspec.to_builtins(explain(metric, prediction, targets, post_process_rule=post_process))
     if not reasons:
         kept = ("metric", "version", "post_process", "score", "correct", "outcome")
         told = {name: told[name] for name in kept}
     # arguments that were no UTF-8 arrive as lone surrogates, which no output can carry
-    click.echo(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+    options.write_out(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 
 command = score

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
+from farm.cli import options
+from farm.cli.kinds import FilledPath
 from farm.files.tasks import validate_file
 
 
@@ -14,16 +15,17 @@ def tasks() -> None:
 
 
 @tasks.command()
-@click.argument("file", type=click.Path())
+@click.argument("file", type=FilledPath())
+@options.quiet
 @click.pass_context
-def check(context: click.Context, file: str) -> None:
+def check(context: click.Context, file: str, quiet: bool) -> None:
     """Check every line of a task FILE (JSON Lines).
 
     Prints one JSON object: `validated`, the number of good tasks, and `errors`, one record
     for each fault. Exit code 1 if there is any.
     """
     found = validate_file(file)
-    click.echo(msgspec.json.encode({"validated": found.validated, "errors": found.errors}))
+    options.print_json({"validated": found.validated, "errors": found.errors})
     if found.errors:
         context.exit(1)
 

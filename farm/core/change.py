@@ -109,9 +109,10 @@ def apply(ledger: Ledger, changes: Sequence[Change], *, now: int) -> tuple[Ledge
         for lease in touched:
             leases[place[lease.shard]] = lease
         outcomes.append(touched)
-    if all(new is old or new == old for new, old in zip(leases, ledger.leases, strict=True)):
+    after = tuple(leases)
+    if after == ledger.leases:
         return ledger, outcomes
-    return replace(ledger, revision=ledger.revision + 1, leases=tuple(leases)), outcomes
+    return replace(ledger, revision=ledger.revision + 1, leases=after), outcomes
 
 
 def _apply_one(

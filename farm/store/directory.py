@@ -98,8 +98,8 @@ class DirectoryStore:
         self._cases_fd = -1
         self._snapshot_fd = -1  # open on the snapshot we know, so its inode cannot be reused
         self._known: tuple[Ledger, str] | None = None
-        self._confirmed = False  # whether the snapshot we know is durable for certain
         self._seen: tuple[int, ...] = ()  # which file that was, and how it looked when read
+        self._confirmed = False  # whether the snapshot we know is durable for certain
         try:
             self._plan = decode_plan(
                 self._folder.read(PLAN_FILE), path=os.path.join(path, PLAN_FILE)
@@ -200,6 +200,13 @@ class DirectoryStore:
     def events(self) -> Iterator[Event]:
         """Read the run's events from the first on."""
         return self._journal.read()
+
+    def events_size(self) -> int:
+        """Give the size of the event file in bytes, to tell whether it has grown; 0 without one."""
+        try:
+            return os.stat(EVENTS_FILE, dir_fd=self._folder.fd).st_size
+        except FileNotFoundError:
+            return 0
 
     def sweep(self, *, alive: Callable[[int], bool]) -> None:
         """Remove what killed processes left unfinished; for the holder of the run lock.

@@ -220,7 +220,7 @@ def _source(input: str, folder: str) -> Source:
     with contextlib.ExitStack() as stack:
         fd = 0 if input == "-" else stack.enter_context(open(input, "rb")).fileno()
         spool(stack.enter_context(open(fd, "rb", closefd=False)), copy)
-    return find_source(input, spooled_from=copy)
+    return find_source(copy, spooled_from=input)
 
 
 def _digest(source: Source, rules: Rules) -> str:
@@ -257,7 +257,8 @@ def _move_into_place(path: str, staging: str, plan: Plan) -> None:
 
 
 def _remove_parts(folder: Folder) -> None:
-    if exists(folder.path):  # a signal came just after the plan got its name: there is a store
+    """Take back what an init that failed has moved; once the plan has its name there is a store."""
+    if exists(folder.path):
         return
     for name in _PARTS:
         with contextlib.suppress(OSError):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from farm.cli.main import COMMANDS
 from tests.acceptance.shell import (
     FARM,
     SAMPLE,
@@ -27,7 +28,6 @@ from tests.acceptance.shell import (
 )
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "help"
-COMMANDS = ("init", "run", "worker", "status", "verify", "events", "requeue", "schema", "demo")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_help_reads_as_it_was_agreed(command: str) -> None:
         (("run", "--store", "s", "--deadline-s", "-1"), "'--deadline-s': -1.0 is not in the"),
         (("run", "--store", "s", "--deadline-s", "nan"), "'nan' is not a number"),
         (("run", "--store", "s", "--max-attempts", "0"), "'--max-attempts': 0 is not in the"),
-        (("run", "--store", "s", "--scorer", "magic"), "no scorer is called 'magic': choose"),
+        (("run", "--store", "s", "--scorer", "magic"), "--scorer: metric 'magic' is not known"),
         (("run", "--store", "s", "--map", "colour=red"), "--map 'colour' is no field: choose"),
         (("run", "--store", "s", "--map", "id"), "is no pair: write field=path"),
         (("init", "--store", "s", "--input", SAMPLE, "--name", " "), "a name is needed"),
@@ -77,6 +77,8 @@ def test_help_reads_as_it_was_agreed(command: str) -> None:
         (("worker", "--store", "s", "--worker-id", ""), "a name is needed"),
         (("worker", "--store", "s", "--worker-id", "n" * 257), "257 bytes, the limit is 256"),
         (("worker", "--store", "s", "--worker-id", b"\xff"), "cannot be printed"),
+        (("rescore", "--store", "s", "--scorer", "f1", "--into", ""), "the path is empty"),
+        (("tasks", "check", ""), "the path is empty"),
         (("schema", "cheese"), "'cheese' is not one of 'predictions', 'report', 'events'"),
         (("demo", "cheese"), "'cheese' is not"),
     ],
@@ -239,7 +241,11 @@ def test_quiet_is_known_to_every_command_and_silences_the_log(finished: str) -> 
     for command in ("run", "status", "verify", "events"):
         done = farm(command, "--store", finished, "--quiet")
         assert (done.code, done.err) == (0, "")
-    for arguments in (("schema", "report"), ("demo",)):
+    for arguments in (
+        ("schema", "report"),
+        ("demo",),
+        ("score", "--metric", "f1", "--prediction", "a", "--target", "a"),
+    ):
         done = farm(*arguments, "--quiet")
         assert (done.code, done.err) == (0, "")
     failed = farm("status", "--store", "nowhere", "--quiet")

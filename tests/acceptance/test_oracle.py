@@ -63,7 +63,7 @@ def planned(cases: list[Case], shards: int) -> tuple[Plan, dict[str, bytes]]:
         identity=Identity(
             dataset_sha256=digest.dataset_sha256,
             shards=shards,
-            scorer=ScorerName(name="normalized_match", version=1),
+            scorer=ScorerName(name="normalized_match", version="1"),
         ),
         tasks_sha256=digest.tasks_sha256,
         cases=len(cases),

@@ -61,6 +61,20 @@ def test_hostile_text_in_failures_reaches_no_terminal_raw(tmp_path: Path) -> Non
         assert b"Traceback" not in shown
 
 
+def test_hostile_text_in_scores_and_tasks_reaches_no_terminal_raw(tmp_path: Path) -> None:
+    """What a model answered is shown with its reasons; a task file is quoted where it is wrong."""
+    given = tmp_path / "tasks.jsonl"
+    given.write_text(json.dumps({"id": HOSTILE, HOSTILE: HOSTILE}) + "\n", "utf-8")
+    for arguments in (
+        ("score", "--metric", "f1", "--prediction", HOSTILE, "--target", HOSTILE, "--explain"),
+        ("tasks", "check", str(given)),
+    ):
+        code, shown, _ = on_terminal(*arguments)
+        assert code in {0, 1}
+        assert _CONTROLS.findall(shown.decode("utf-8")) == []
+        strict_json(shown)
+
+
 @pytest.mark.parametrize("log_format", ["auto", "console", "json"])
 def test_the_log_of_a_hostile_run_is_harmless(tmp_path: Path, log_format: str) -> None:
     """The name of the model reaches no event; the folder's name reaches `run.failed` alone."""

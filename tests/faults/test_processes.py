@@ -23,7 +23,6 @@ from farm.wiring import run, run_settings
 from tests.faults.runs import FARM, assert_complete, done_set, farm, follow, make_store, started
 
 HOUR_MS = 3_600_000
-EARLIER_BOOT = "00000000-0000-4000-8000-000000000000"
 
 
 def hand_worker(store: str, name: str, *options: str) -> subprocess.Popen[str]:
@@ -148,6 +147,9 @@ def test_a_second_supervisor_says_who_holds_the_store(tmp_path: Path) -> None:
         first.kill()
 
 
+OTHER_BOOT = "00000000-0000-4000-8000-000000000000"
+
+
 def test_leases_of_an_earlier_boot_are_dead_at_once(tmp_path: Path) -> None:
     """The machine was restarted in the middle: nobody waits for leases of 30 minutes."""
     store = make_store(str(tmp_path), shards=3)
@@ -159,7 +161,7 @@ def test_leases_of_an_earlier_boot_are_dead_at_once(tmp_path: Path) -> None:
     with DirectoryStore(store) as opened:
         ledger = opened.ledger()
         boots = [
-            msgspec.structs.replace(lease, incarnation=EARLIER_BOOT + lease.incarnation[36:])
+            msgspec.structs.replace(lease, incarnation=OTHER_BOOT + lease.incarnation[36:])
             if lease.incarnation
             else lease
             for lease in ledger.leases

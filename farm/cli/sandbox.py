@@ -1,0 +1,65 @@
+"""`farm sandbox`: what isolation this machine grants, and one program judged by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import BinaryIO
+
+import click
+
+from farm.errors import SpecError
+from farm.sandbox.runner import Sandbox, Settings, checked_work
+from farm.sandbox.verdict import LEVELS
+
+
+@click.group()
+def sandbox() -> None:
+    """Run programs a model wrote, apart from what judges them."""
+
+
+@sandbox.command()
+def probe() -> None:
+    """Attack the isolation this machine grants and print what held."""
+    with Sandbox(Settings(allow_unisolated=True), slots=1) as runner:
+        click.echo(json.dumps(runner.probe(), indent=2))
+
+
+@sandbox.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--assert", "assertions", multiple=True, required=True, help="Repeat for more.")
+@click.option("--timeout-s", type=float, default=3.0, show_default=True)
+@click.option("--entry-point", help="The function under test, if it is named like a builtin.")
+@click.option("--imports", type=click.Choice(["deny", "allow"]), default="deny", show_default=True)
+@click.option("--require-isolation", type=click.Choice(LEVELS))
+@click.option("--allow-unisolated", is_flag=True, help="Accept running without any isolation.")
+def run(
+    file: BinaryIO,
+    assertions: tuple[str, ...],
+    timeout_s: float,
+    entry_point: str | None,
+    imports: str,
+    require_isolation: str | None,
+    allow_unisolated: bool,
+) -> None:
+    """Judge the program in FILE ('-' for standard input); exit 1 unless it passes."""
+    try:
+        code = file.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            f"{file.name!r} is not UTF-8 text: byte {error.start} does not fit"
+        ) from error
+    work = checked_work(code, assertions, timeout_s=timeout_s, entry_point=entry_point)
+    settings = Settings(
+        imports="allow" if imports == "allow" else "deny",
+        require_isolation=require_isolation,
+        allow_unisolated=allow_unisolated,
+    )
+    with Sandbox(settings, slots=1) as runner:
+        result = runner.run(work)
+    click.echo(json.dumps(dataclasses.asdict(result), indent=2))
+    sys.exit(0 if result.outcome == "pass" else 1)
+
+
+command = sandbox

@@ -1,0 +1,184 @@
+"""May this run pass? A decision with its reasons, for a CI job that fails only when it should.
+
+A regression needs evidence: a paired test at 0.05 against the baseline, or an absolute threshold
+that somebody wrote down. A run that passes only because it is small says so.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from farm.errors import UsageError
+from farm.report.compare import Comparison, RunSide, compare_runs
+from farm.report.junit import JunitCase, JunitSuite
+from farm.report.text import chance, count, markdown, share, signed, signed_span, span
+from farm.stats.intervals import Interval, wilson
+
+EXIT_CODES = {"passed": 0, "regression": 5, "incomplete": 6}
+
+
+class GateResult(Struct, frozen=True, kw_only=True):
+    """The verdict, its reasons, and what it rests on.
+
+    `underpowered`: it passed, but a worse model could have passed too with this few cases.
+    `exit_code` is what the command ends with.
+    """
+
+    verdict: Literal["passed", "regression", "incomplete"]
+    exit_code: int
+    reasons: tuple[str, ...]
+    underpowered: bool
+    n: int
+    accuracy: float | None
+    interval: Interval
+    detectable: float | None
+    comparison: Comparison | None
+
+
+def decide_gate(
+    run: RunSide,
+    *,
+    baseline: RunSide | None = None,
+    min_accuracy: float | None = None,
+    max_regression: float | None = None,
+    common: bool = False,
+) -> GateResult:
+    """Judge a run by the thresholds given, and against a baseline when there is one.
+
+    An incomplete run or baseline, or one without a scored case, is "incomplete", whatever its
+    figures. With `max_regression` a larger drop fails and a smaller one passes, also a
+    significant one; without it a significant drop fails.
+    """
+    _check_thresholds(min_accuracy, max_regression, baseline)
+    comparison = None if baseline is None else compare_runs(baseline, run, common=common)
+    scored = [judged for judged in run.cases.values() if judged.score is not None]
+    correct = sum(judged.correct for judged in scored)
+    interval = wilson(correct, len(scored))
+    accuracy = correct / len(scored) if scored else None
+    missing = _incomplete(run, baseline, comparison)
+    reasons = missing or [
+        *_too_low(accuracy, interval, min_accuracy),
+        *_regressed(comparison, max_regression),
+    ]
+    verdict: Literal["passed", "regression", "incomplete"] = "passed"
+    if reasons:
+        verdict = "incomplete" if missing else "regression"
+    return GateResult(
+        verdict=verdict,
+        exit_code=EXIT_CODES[verdict],
+        reasons=tuple(reasons),
+        underpowered=verdict == "passed"
+        and (_could_be_lower(interval, min_accuracy) or _could_hide(comparison, max_regression)),
+        n=len(scored) if comparison is None else comparison.n,
+        accuracy=accuracy,
+        interval=interval,
+        detectable=None if comparison is None else comparison.detectable,
+        comparison=comparison,
+    )
+
+
+def render_gate_json(result: GateResult) -> bytes:
+    """Encode as strict, indented JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+
+
+def render_gate_markdown(result: GateResult) -> str:
+    """Return the verdict and what it rests on, for a step summary."""
+    lines = [f"**Gate: {result.verdict}**" + (" (underpowered)" if result.underpowered else ""), ""]
+    lines += [f"- {markdown(reason)}" for reason in result.reasons]
+    lines.append(
+        f"- accuracy {share(result.accuracy)}, {result.interval.level * 100:g}% CI "
+        f"{span(result.interval.lo, result.interval.hi)}, {count(result.n, 'case')}"
+    )
+    if result.comparison is not None:
+        lines.append(f"- {markdown(_evidence(result.comparison))}")
+    if result.underpowered:
+        lines.append("- underpowered: it passes, but a worse model could pass with this few cases")
+    return "\n".join(lines) + "\n"
+
+
+def gate_suite(result: GateResult) -> JunitSuite:
+    """Return the verdict as one test of a JUnit suite."""
+    outcome = {"passed": "correct", "regression": "failed", "incomplete": "error"}[result.verdict]
+    return JunitSuite(
+        name="farm gate",
+        cases=[
+            JunitCase(
+                name="gate",
+                classname="farm.gate",
+                outcome=outcome,
+                message="; ".join(result.reasons),
+                detail=render_gate_markdown(result),
+            )
+        ],
+        properties=(("n", str(result.n)), ("underpowered", str(result.underpowered).lower())),
+    )
+
+
+def _check_thresholds(
+    min_accuracy: float | None, max_regression: float | None, baseline: RunSide | None
+) -> None:
+    for name, value in (("--min-accuracy", min_accuracy), ("--max-regression", max_regression)):
+        if value is not None and not 0.0 <= value <= 1.0:
+            raise UsageError(f"{name} {value!r} must lie between 0 and 1, such as 0.02")
+    if max_regression is not None and baseline is None:
+        raise UsageError("--max-regression needs a --baseline to measure from")
+    if min_accuracy is None and baseline is None:
+        raise UsageError("nothing to judge by: give --baseline, --min-accuracy, or both")
+
+
+def _incomplete(run: RunSide, baseline: RunSide | None, comparison: Comparison | None) -> list[str]:
+    sides = [run] if baseline is None else [run, baseline]
+    reasons = [f"{side.label!r} is not complete" for side in sides if not side.complete]
+    if not any(judged.score is not None for judged in run.cases.values()):
+        reasons.append(f"{run.label!r} has no scored case")
+    elif comparison is not None and comparison.n == 0:
+        reasons.append(f"{run.label!r} and {comparison.first!r} have no scored case in common")
+    return reasons
+
+
+def _too_low(accuracy: float | None, interval: Interval, least: float | None) -> list[str]:
+    if least is None or accuracy is None or accuracy >= least:
+        return []
+    return [
+        f"accuracy {share(accuracy)} is below {least:g} "
+        f"(95% CI {span(interval.lo, interval.hi)}, {count(interval.n, 'case')})"
+    ]
+
+
+def _regressed(comparison: Comparison | None, allowed: float | None) -> list[str]:
+    if comparison is None or comparison.difference is None or comparison.difference >= 0.0:
+        return []
+    # a drop of exactly the allowed size passes, also when its last bit says otherwise
+    too_far = allowed is not None and -comparison.difference > allowed + 1e-12
+    if too_far or (allowed is None and comparison.significant):
+        limit = "" if allowed is None else f", more than the allowed {allowed:g}"
+        return [f"regression{limit}: {_evidence(comparison)}"]
+    return []
+
+
+def _could_be_lower(interval: Interval, least: float | None) -> bool:
+    return least is not None and interval.lo is not None and interval.lo < least
+
+
+def _could_hide(comparison: Comparison | None, allowed: float | None) -> bool:
+    """Tell whether a drop was seen, or allowed, that this many cases could not have shown."""
+    if comparison is None or comparison.significant:
+        return False
+    seen = max(0.0, -(comparison.difference or 0.0))
+    if allowed is not None:
+        low = comparison.interval.lo
+        return low is not None and -low > allowed
+    return seen > 0.0 and (comparison.detectable is None or comparison.detectable > seen)
+
+
+def _evidence(comparison: Comparison) -> str:
+    return (
+        f"{signed(comparison.difference)} against {comparison.first!r}, "
+        f"{signed_span(comparison.interval.lo, comparison.interval.hi)}, "
+        f"{comparison.test.replace('_', ' ')} p {chance(comparison.p_value)}, "
+        f"{count(comparison.n, 'case')}, detectable {share(comparison.detectable)}"
+    )

@@ -1,0 +1,154 @@
+"""Comparing two runs and gating one: pairing, refusals, evidence, exit codes."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+from msgspec.structs import replace
+
+from farm.errors import SpecError, UsageError
+from farm.report.compare import (
+    Judged,
+    RunSide,
+    compare_runs,
+    render_comparison_json,
+    render_comparison_markdown,
+)
+from farm.report.gate import decide_gate, gate_suite, render_gate_json, render_gate_markdown
+from farm.report.junit import render_junit
+from farm.stats.intervals import wilson
+
+OUTCOME = {"c": (True, 1.0, "correct"), "w": (False, 0.0, "wrong"), "o": (False, None, "error")}
+
+
+def side(label: str, letters: str, **changes: object) -> RunSide:
+    cases = {}
+    for place, letter in enumerate(letters):
+        correct, score, outcome = OUTCOME[letter]
+        cases[f"case-{place:03}"] = Judged(correct=correct, score=score, outcome=outcome)
+    made = RunSide(label=label, tasks_sha256="t1", scorer="exact@1", complete=True, cases=cases)
+    return replace(made, **changes)
+
+
+# 10 broken, 2 fixed, 28 alike: exact McNemar p = 0.03857421875
+BEFORE = side("before", "c" * 10 + "w" * 2 + "c" * 28)
+AFTER = side("after", "w" * 10 + "c" * 2 + "c" * 28)
+
+
+def test_runs_are_paired_by_case_and_their_changes_listed():
+    found = compare_runs(BEFORE, AFTER)
+    assert (found.n, found.test, found.significant) == (40, "mcnemar_exact", True)
+    assert found.p_value == pytest.approx(0.03857421875, abs=1e-15)
+    assert found.difference == pytest.approx(-0.2)
+    assert len(found.broken) == 10
+    assert [change.id for change in found.fixed] == ["case-010", "case-011"]
+    assert (found.fixed[0].before, found.fixed[0].after) == ("wrong", "correct")
+    assert found.interval.hi is not None
+    assert found.interval.hi < 0.0
+
+
+def test_cases_without_a_score_are_left_out_by_name():
+    found = compare_runs(side("a", "cco"), side("b", "cwc"))
+    assert found.n == 2
+    assert found.only_first == found.only_second == ("case-002",)
+
+
+def test_another_scorer_is_always_refused_and_other_tasks_unless_asked():
+    with pytest.raises(SpecError, match=r"'exact@1' and 'after' by 'exact@2'"):
+        compare_runs(BEFORE, replace(AFTER, scorer="exact@2"), common=True)
+    other = replace(AFTER, tasks_sha256="t2")
+    with pytest.raises(SpecError, match=r"has tasks 't1' .* has tasks 't2': .* --common"):
+        compare_runs(BEFORE, other)
+    assert compare_runs(BEFORE, other, common=True).n == 40
+
+
+def test_graded_scores_are_compared_by_score_and_not_by_verdict():
+    def graded(label: str, scores: list[float]) -> RunSide:
+        cases = {
+            f"c{i}": Judged(correct=s >= 0.5, score=s, outcome="correct")
+            for i, s in enumerate(scores)
+        }
+        return replace(side(label, ""), cases=cases, graded=True)
+
+    found = compare_runs(graded("a", [0.6, 0.7, 0.9, 0.8]), graded("b", [0.7, 0.9, 0.9, 1.0]))
+    assert found.test == "paired_t"
+    assert found.difference == pytest.approx(0.125)
+    assert (found.fixed, found.broken) == ((), ())
+
+
+def test_a_comparison_reads_well_and_is_strict_json():
+    found = compare_runs(BEFORE, AFTER)
+    text = render_comparison_markdown(found)
+    assert "before is ahead beyond chance." in text
+    assert "Broken, 10 cases:" in text
+    assert json.loads(render_comparison_json(found))["p_value"] == found.p_value
+    alike = render_comparison_markdown(compare_runs(BEFORE, BEFORE))
+    assert "not proof that they are equal" in alike
+    none = render_comparison_markdown(compare_runs(side("a", ""), side("b", "")))
+    assert "No test: " in none
+
+
+def test_a_significant_drop_fails_and_a_smaller_one_passes_as_underpowered():
+    """5 against 2: p = 0.45; the drop of 3 in 40 is less than 40 cases can show."""
+    failed = decide_gate(AFTER, baseline=BEFORE)
+    assert (failed.verdict, failed.exit_code, failed.underpowered) == ("regression", 5, False)
+    assert "mcnemar exact p 0.039" in failed.reasons[0]
+    small = decide_gate(side("small", "w" * 5 + "c" * 35), baseline=BEFORE)
+    assert (small.verdict, small.exit_code, small.underpowered) == ("passed", 0, True)
+    assert small.detectable is not None
+
+
+def test_an_improvement_passes_and_is_not_underpowered():
+    better = decide_gate(BEFORE, baseline=AFTER)
+    assert (better.exit_code, better.underpowered) == (0, False)
+
+
+def test_an_explicit_threshold_decides_alone():
+    """A drop of 0.2: more than 0.1 allowed fails, 0.2 and 0.3 allowed pass."""
+    assert decide_gate(AFTER, baseline=BEFORE, max_regression=0.1).exit_code == 5
+    assert decide_gate(AFTER, baseline=BEFORE, max_regression=0.2).exit_code == 0
+    assert decide_gate(AFTER, baseline=BEFORE, max_regression=0.3).exit_code == 0
+    small = side("small", "w" * 3 + "c" * 37)
+    assert decide_gate(small, baseline=BEFORE, max_regression=0.0).exit_code == 5
+
+
+def test_the_least_accuracy_is_held_and_thin_evidence_is_told():
+    """30 of 40 is 0.75, Wilson from 0.598: above 0.7, but 40 cases cannot tell it from 0.6."""
+    run = side("run", "c" * 30 + "w" * 10)
+    assert decide_gate(run, min_accuracy=0.8).exit_code == 5
+    thin = decide_gate(run, min_accuracy=0.7)
+    assert (thin.exit_code, thin.underpowered) == (0, True)
+    assert thin.interval == wilson(30, 40)
+    assert not decide_gate(run, min_accuracy=0.5).underpowered
+
+
+def test_an_incomplete_run_ends_with_six_whatever_its_figures():
+    perfect = side("run", "c" * 40, complete=False)
+    assert decide_gate(perfect, min_accuracy=0.5).exit_code == 6
+    assert decide_gate(AFTER, baseline=replace(BEFORE, complete=False)).exit_code == 6
+    assert decide_gate(side("run", "ooo"), min_accuracy=0.5).exit_code == 6
+    apart = replace(BEFORE, cases={"x": Judged(correct=True, score=1.0, outcome="correct")})
+    assert decide_gate(AFTER, baseline=apart).reasons == (
+        "'after' and 'before' have no scored case in common",
+    )
+
+
+def test_a_gate_without_anything_to_judge_by_is_refused():
+    with pytest.raises(UsageError, match="--baseline, --min-accuracy"):
+        decide_gate(AFTER)
+    with pytest.raises(UsageError, match="needs a --baseline"):
+        decide_gate(AFTER, min_accuracy=0.5, max_regression=0.1)
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        decide_gate(AFTER, min_accuracy=95.0)
+
+
+def test_the_verdict_is_shown_in_markdown_json_and_junit():
+    result = decide_gate(AFTER, baseline=BEFORE)
+    assert render_gate_markdown(result).startswith("**Gate: regression**\n")
+    assert json.loads(render_gate_json(result))["exit_code"] == 5
+    root = ElementTree.fromstring(render_junit([gate_suite(result)]))
+    assert root[0].get("failures") == "1"
+    passed = ElementTree.fromstring(render_junit([gate_suite(decide_gate(BEFORE, baseline=AFTER))]))
+    assert passed[0].get("failures") == "0"

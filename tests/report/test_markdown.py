@@ -1,0 +1,119 @@
+"""Markdown, step summary and the making safe of foreign text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from farm.report.envelope import build_envelope, failed
+from farm.report.markdown import render_markdown, render_step_summary
+from farm.report.text import chance, markdown, share, signed, span, visible
+from farm.stats.evalrun import EvalRun
+from tests.report.trials import runs
+
+HEAD = "| Rank | Model | Mean | 95% CI | Win rate | Tasks | ECE | Brier |"
+
+
+@pytest.fixture(scope="module")
+def envelope():
+    return build_envelope(runs())
+
+
+def test_the_table_has_the_published_columns_and_the_figures(envelope):
+    """ECE and Brier by hand for gamma: six at 0.9 right, six at 0.6 wrong."""
+    text = render_markdown(envelope)
+    assert text.splitlines()[0] == HEAD
+    assert "| 2 | gamma | 0.500 | [0.254, 0.746] | 0.500 | 12 | 0.350 | 0.185 |" in text
+
+
+def test_every_table_row_has_the_columns_of_its_head(envelope):
+    """A pipe or line break in a name must not make a column or a row."""
+    width = 0
+    for line in render_markdown(envelope).splitlines():
+        if not line.startswith("|"):
+            width = 0
+            continue
+        cells = len(re.findall(r"(?<!\\)\|", line))
+        width = width or cells
+        assert cells == width, line
+
+
+def test_names_are_cut_in_the_table_and_given_in_full_below(envelope):
+    text = render_markdown(envelope)
+    assert "beta\\|&#64;team &lt;b&gt;bold |" not in text
+    assert "is beta\\|&#64;team &lt;b&gt;bold&lt;/b&gt; of some length." in text
+
+
+def test_pairs_say_who_is_ahead_or_tied(envelope):
+    assert "| tied |" in render_markdown(envelope)
+    clear = [
+        EvalRun(model_id=model, task_id=f"t{i}", score=float(model == "good"))
+        for model in ("bad", "good")
+        for i in range(20)
+    ]
+    assert "| second ahead |" in render_markdown(build_envelope(clear))
+
+
+def test_missing_tasks_are_told(envelope):
+    assert "1 task without a score; ranked below any complete model." in render_markdown(envelope)
+
+
+def test_a_failed_report_says_so_first(envelope):
+    text = render_markdown(failed(envelope, code="ranking", detail="a | b"))
+    assert text.startswith("**Failed: ranking.** a \\| b\n")
+
+
+def test_the_step_summary_has_a_headline_and_stays_small(envelope):
+    text = render_step_summary(envelope, title="Nightly @everyone")
+    assert text.startswith("## Nightly &#64;everyone\n\n**alpha**: mean 0.917, 95% CI")
+    long = [EvalRun(model_id=f"m{i}" + "x" * 6000, task_id="t", score=1.0) for i in range(60)]
+    assert len(render_step_summary(build_envelope(long, resamples=1)).encode()) < 1_048_576
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rule_based", "rule_based"),
+        ("_x_", "\\_x\\_"),
+        ("a|b", "a\\|b"),
+        ("@user #12 http://x www.y", "&#64;user &#35;12 http&#58;//x www&#46;y"),
+        ("a\r\nb\nc", "a b c"),
+        ("<!-- x -->", "&lt;!-- x --&gt;"),
+        ("[a](b) `c` *d* ~e~", "\\[a\\](b) \\`c\\` \\*d\\* \\~e\\~"),
+        (
+            "\u202eevil\u200b\x00",
+            "[U+202E]evil[U+200B][U+0000]".replace("[", "\\[").replace("]", "\\]"),
+        ),
+    ],
+)
+def test_foreign_text_is_shown_and_does_nothing(text, shown):
+    assert markdown(text) == shown
+
+
+@given(st.text())
+def test_no_text_keeps_a_character_that_breaks_lines_or_hides(text):
+    assert not re.search(
+        "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", visible(text)
+    )
+    assert len(visible(text).splitlines()) <= 1
+
+
+def test_figures_are_never_rounded_onto_a_bound_they_have_not_reached():
+    assert share(0.99999) == "0.999"
+    assert share(1.0) == "1.000"
+    assert share(0.0001) == "<0.001"
+    assert share(0.0) == "0.000"
+    assert share(None) == "\u2013"
+    assert span(0.2, None) == "\u2013"
+    assert signed(-0.0001) == "0.000"
+    assert signed(0.25) == "+0.250"
+    assert chance(1e-9) == "<0.001"
+
+
+def test_an_unnamed_metric_is_called_so():
+    one = replace(runs()[0], metric_name="", metadata={})
+    assert "metric:unnamed" in render_markdown(build_envelope([one]))

@@ -1,0 +1,85 @@
+"""The restricted task, run: right and wrong programs, and what is not evaluated."""
+
+from __future__ import annotations
+
+import pytest
+
+from farm.sandbox.restricted import WITHHELD_CASES, run_restricted
+from farm.sandbox.runner import Sandbox
+
+RIGHT = """
+def invoice_total(rows):
+    total = 0
+    for row in rows:
+        quantity = row["quantity"]
+        price = row["unit_price_cents"]
+        discount = row.get("discount_percent", 0)
+        if discount is None:
+            discount = 0
+        if quantity < 0 or price < 0 or discount < 0 or discount > 100:
+            raise ValueError("out of range")
+        total += quantity * price * (100 - discount) // 100
+    return total
+"""
+
+
+def test_there_are_eight_withheld_cases() -> None:
+    """The number the task states."""
+    assert len(WITHHELD_CASES) == 8
+
+
+def test_a_right_program_passes(sandbox: Sandbox) -> None:
+    """Written to the task statement, None as no discount included."""
+    result = run_restricted(RIGHT, sandbox=sandbox)
+    assert (result.evaluated, result.passed, result.reason) == (True, True, None), result.detail
+    assert result.isolation is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("row.get(\"discount_percent\", 0)", "row[\"discount_percent\"]"),  # no default
+        ("// 100\n    return total", "\n    return total // 100"),  # rounds the sum
+        ("* (100 - discount) // 100", "- quantity * price * discount // 100"),  # rounds up
+        ("discount > 100", "discount >= 100"),
+        ("discount < 0 or ", ""),
+        (" or discount > 100", ""),
+        ("quantity < 0 or ", ""),
+        ("price < 0 or ", ""),
+        ("quantity < 0", "quantity < 1"),
+        ("price < 0", "price < 1"),
+        ('raise ValueError("out of range")', "return 0"),
+        ("return total", "return total + 1"),
+        ("total = 0", "total = rows[0]['quantity'] * 0"),  # an empty invoice is an error
+    ],
+)  # fmt: skip
+def test_each_slip_is_caught_by_some_case(old: str, new: str, sandbox: Sandbox) -> None:
+    """One change away from right is wrong: the eight cases see every one of these."""
+    assert old in RIGHT
+    result = run_restricted(RIGHT.replace(old, new), sandbox=sandbox)
+    assert (result.evaluated, result.passed) == (True, False)
+
+
+def test_unsupported_syntax_is_not_a_wrong_answer(sandbox: Sandbox) -> None:
+    """`evaluated: false` with `passed: null`, and the rule."""
+    code = "def invoice_total(rows):\n    return sum(row['quantity'] for row in rows)\n"
+    result = run_restricted(code, sandbox=sandbox)
+    assert (result.evaluated, result.passed) == (False, None)
+    assert result.reason in ("restricted_syntax", "restricted_call")
+    assert result.detail.startswith("line 2: ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return (",  # no Python
+        "return missing_name",
+        "x = 'a'\n    for r in rows:\n        x = x * 99999999\n    return x",  # memory
+        "x = 9\n    for a in 'x' * 999999:\n        for b in 'x' * 999999:\n            x += 1",
+    ],
+)
+def test_what_cannot_run_to_its_end_is_invalid_or_timeout(body: str, sandbox: Sandbox) -> None:
+    """Evaluated, and failed: the answer is no working program."""
+    result = run_restricted(f"def invoice_total(rows):\n    {body}\n", sandbox=sandbox)
+    assert (result.evaluated, result.passed) == (True, False)
+    assert result.reason == "invalid_or_timeout"

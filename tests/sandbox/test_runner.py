@@ -1,0 +1,241 @@
+"""The front door: limits, levels, slots, and a busy machine."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from farm.errors import SandboxUnavailable, SpecError, UsageError
+from farm.sandbox import limits
+from farm.sandbox.lockdown import Walls
+from farm.sandbox.probe import level_of
+from farm.sandbox.runner import Sandbox, Settings, checked_work, run_candidate, score_code_exec
+from tests.sandbox.corpus import farm_processes
+
+ADD = "def add(a, b): return a + b"
+# From a list of programs with the score that is right, whatever tool is asked.
+SCORED = [
+    ("def add(a,b):\n    return a+b", ["assert add(1,2)==3", "assert add(-1,1)==0"], 1.0),
+    ("def add(a,b):\n    return a-b", ["assert add(1,2)==3", "assert add(0,0)==0"], 0.5),
+    ("import sys\nsys.exit(0)", ["assert 1==2", "assert 1==1"], 0.0),
+    ("import os\ndef f(): os._exit(0)", ["assert f()==1"], 0.0),
+    ('print("PASSED\\n1 passed")\ndef f(): return 9', ["assert f()==2"], 0.0),
+    ("def f(): return 1/0", ["assert f()==0", "assert f"], 0.5),
+    ("", ["assert True"], 1.0),
+    ("def f(): return 1\nif __name__=='__main__':\n    raise SystemExit(3)", ["f()==1"], 1.0),
+    (
+        "import threading,time\nthreading.Thread(target=time.sleep,args=(60,)).start()\n"
+        "def f(): return 1",
+        ["assert f()==1"],
+        1.0,
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "assertions", "score"), SCORED)
+def test_the_score_is_the_share_of_assertions_passed(
+    code: str, assertions: list[str], score: float
+) -> None:
+    """Exit codes, printed words and leftover threads count for nothing."""
+    assert score_code_exec(code, assertions) == score
+
+
+def test_a_result_carries_the_isolation_it_was_made_under() -> None:
+    """Level, mechanisms, grading and trust stand on every result."""
+    result = run_candidate(ADD, "add(1, 2) == 3")
+    assert (result.outcome, result.score, result.passed, result.total) == ("pass", 1.0, 1, 1)
+    assert result.isolation.reaches("os-enforced")
+    assert (result.isolation.grading, result.isolation.trust) == ("split", ())
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, 30.5, float("nan")])
+def test_a_timeout_outside_its_range_is_refused(timeout_s: float) -> None:
+    """At most 30 s, and more than none."""
+    with pytest.raises(SpecError, match="choose one inside"):
+        run_candidate(ADD, "add(1, 2) == 3", timeout_s)
+
+
+def test_without_assertions_there_is_nothing_to_judge_by() -> None:
+    """0 of 0 is no score."""
+    with pytest.raises(SpecError, match="no assertions"):
+        run_candidate(ADD, [])
+
+
+def test_a_level_that_is_not_reached_fails_instead_of_degrading() -> None:
+    """`--require-isolation`: the walls are taken away here as on a machine without them."""
+    weak = Settings(walls=Walls(namespaces=False), require_isolation="os-enforced+ns")
+    with Sandbox(weak, slots=1) as sandbox, pytest.raises(SandboxUnavailable, match="required"):
+        sandbox.run(checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0))
+    with pytest.raises(UsageError, match="is not one of advisory, partial"):
+        Sandbox(Settings(require_isolation="strong"))
+
+
+def test_without_isolation_it_refuses_unless_told_otherwise() -> None:
+    """No walls at all: an error that names the flag, then a result that names the level."""
+    none = Walls(landlock=False, seccomp=False, namespaces=False, seatbelt=False)
+    work = checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)
+    refused = pytest.raises(SandboxUnavailable, match="--allow-unisolated")
+    with Sandbox(Settings(walls=none), slots=1) as sandbox, refused:
+        sandbox.run(work)
+    with Sandbox(Settings(walls=none, allow_unisolated=True), slots=1) as sandbox:
+        result = sandbox.run(work)
+    assert (result.outcome, result.isolation.level) == ("pass", "advisory")
+
+
+def test_every_fact_of_the_probe_counts() -> None:
+    """One attack that gets through is enough to lose the level; facts are literals here."""
+    names = (
+        "reading_refused writing_refused modes_refused network_refused fork_refused "
+        "exec_refused signals_refused memory_bounded scratch_works can_import private_network"
+    )
+    held = dict.fromkeys(names.split(), True)
+    assert level_of(held, platform="linux") == "os-enforced+ns"
+    lost = {
+        "private_network": "os-enforced",
+        "reading_refused": "partial",
+        "memory_bounded": "partial",
+        "writing_refused": "advisory",
+        "modes_refused": "advisory",
+        "network_refused": "advisory",
+        "fork_refused": "advisory",
+        "exec_refused": "advisory",
+        "signals_refused": "advisory",
+    }
+    for name, level in lost.items():
+        assert level_of({**held, name: False}, platform="linux") == level, name
+    assert level_of(held, platform="darwin") == "seatbelt"
+    assert level_of({**held, "network_refused": False}, platform="darwin") == "advisory"
+
+
+def test_there_are_never_more_slots_than_cores() -> None:
+    """More would only make programs wait for each other and look slow."""
+    with Sandbox(slots=64) as sandbox:
+        assert sandbox.slots == len(os.sched_getaffinity(0))
+
+
+def test_many_threads_share_the_slots() -> None:
+    """Each gets the verdict on its own program."""
+    scores: dict[int, float] = {}
+    with Sandbox() as sandbox:
+
+        def judge(number: int) -> None:
+            work = checked_work(f"def f(): return {number}", f"f() == {number}", timeout_s=5.0)
+            scores[number] = sandbox.run(work).score
+
+        threads = [threading.Thread(target=judge, args=(number,)) for number in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert scores == dict.fromkeys(range(12), 1.0)
+
+
+def test_a_lost_zygote_is_replaced() -> None:
+    """Ended from outside: the program that was to run is run in a new one."""
+    work = checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)
+    with Sandbox(slots=1) as sandbox:
+        assert sandbox.run(work).outcome == "pass"
+        with sandbox._slot() as slot:
+            slot._process.send_signal(signal.SIGKILL)
+            slot._process.wait()
+        assert sandbox.run(work).outcome == "pass"
+
+
+def test_a_sandbox_dies_with_its_owner() -> None:
+    """The owner is killed while a program sleeps: zygote, candidate and tester all go."""
+    before = farm_processes()
+    script = (
+        "from farm.sandbox.runner import *\n"
+        "box = Sandbox(slots=1)\n"
+        "box.run(checked_work('', 'True', timeout_s=3.0))\n"
+        "print(box._free.queue[0]._process.pid, flush=True)\n"
+        "box.run(checked_work('import time; time.sleep(60)', 'True', timeout_s=30.0))\n"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    zygote = int(owner.stdout.readline())
+    watch = os.pidfd_open(zygote)
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    assert select.select([watch], [], [], 20.0)[0], "the zygote outlived its owner"
+    os.close(watch)
+    assert farm_processes() == before
+
+
+@pytest.mark.parametrize(
+    ("code", "detail"),
+    [
+        ("print('x' * 10_000_000)", "output_limit"),
+        ("import sys\nwhile True: sys.stderr.write('y' * 65536)", "output_limit"),
+    ],
+)
+def test_output_is_cut_at_its_cap(code: str, detail: str, sandbox: Sandbox) -> None:
+    """256 KiB of both streams together, then the program is ended."""
+    result = sandbox.run(checked_work(code, "True", timeout_s=5.0))
+    assert (result.outcome, len(result.output)) == ("error", limits.OUTPUT_BYTES)
+    assert result.detail.startswith(detail)
+
+
+def test_memory_is_bounded_and_a_deep_recursion_is_not_fatal(sandbox: Sandbox) -> None:
+    """512 MiB of address space on top of the interpreter's; the slot goes on."""
+    greedy = sandbox.run(
+        checked_work("def f(): return len(bytearray(600 << 20))", "f()", timeout_s=5.0)
+    )
+    assert (greedy.outcome, greedy.detail) == ("error", "assertion 1: MemoryError: ")
+    deep = "import sys\nsys.setrecursionlimit(10**9)\ndef f(n=0): return f(n + 1)"
+    assert sandbox.run(checked_work(deep, "f()", timeout_s=5.0)).outcome in ("error", "timeout")
+    assert sandbox.run(checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)).outcome == "pass"
+
+
+@pytest.fixture
+def busy_machine() -> Iterator[None]:
+    """Six loops for every core; each ends by itself should this test not get to end it."""
+    loop = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+    count = 6 * len(os.sched_getaffinity(0))
+    loops = [subprocess.Popen([sys.executable, "-I", "-S", "-c", loop]) for _ in range(count)]
+    yield
+    for process in loops:
+        process.kill()
+        process.wait()
+
+
+def test_a_busy_machine_makes_a_program_starved_and_not_wrong(busy_machine: None) -> None:
+    """Half a second of work in a limit of one, on a machine seven times too busy for it."""
+    code = "import time\ndef f():\n    while time.process_time() < 0.5: pass\n    return 1\n"
+    with Sandbox(slots=1) as sandbox:
+        result = sandbox.run(checked_work(code, "f() == 1", timeout_s=1.0))
+    assert (result.outcome, result.starved) == ("pass", True)
+    assert result.wall_ms > 1000 > result.cpu_ms
+
+
+def test_a_program_that_sleeps_is_not_starved(sandbox: Sandbox) -> None:
+    """Waiting of its own accord is the program's doing: the deadline stands."""
+    work = checked_work("import time\ntime.sleep(60)", "True", timeout_s=0.5)
+    result = sandbox.run(work)
+    assert (result.outcome, result.starved) == ("timeout", False)
+    assert [one.outcome for one in result.assertions] == ["not_reached"]
+
+
+def test_what_was_passed_before_the_timeout_stays_passed(sandbox: Sandbox) -> None:
+    """Lines are told as they come; the rest count as failed."""
+    code = "def f(n):\n    while n: pass\n    return n"
+    result = sandbox.run(checked_work(code, ["f(0) == 0", "f(1) == 1", "f(0) == 0"], timeout_s=0.5))
+    assert (result.outcome, result.passed, result.total) == ("timeout", 1, 3)
+    assert [one.outcome for one in result.assertions] == ["pass", "not_reached", "not_reached"]
+
+
+def test_an_entry_point_may_be_named_like_a_builtin(sandbox: Sandbox) -> None:
+    """Told so, the program's function is meant even where other builtins are called."""
+    code = "def sum(a, b): return [a, b]"
+    text = "set(sum(1, 2)) == {1, 2}"
+    assert sandbox.run(checked_work(code, text, timeout_s=3.0)).outcome == "error"
+    told = checked_work(code, text, timeout_s=3.0, entry_point="sum")
+    assert sandbox.run(told).outcome == "pass"

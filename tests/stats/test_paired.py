@@ -1,0 +1,123 @@
+"""Paired tests and Holm: known p-values, scipy, laws."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from farm.errors import BadNumbers
+from farm.stats.paired import discordant_interval, holm, mcnemar_exact, paired_t
+from farm.stats.power import cases_needed, detectable_difference
+from tests.vectors.load import rows
+
+
+@pytest.mark.parametrize(
+    "row", rows("statistics", "intervals_and_tests", kind="mcnemar_exact"), ids=lambda r: r["id"]
+)
+def test_mcnemar_gives_the_known_p(row):
+    assert mcnemar_exact(row["b"], row["c"]) == pytest.approx(row["p"], abs=1e-12)
+
+
+@given(st.integers(0, 4000), st.integers(0, 4000))
+def test_mcnemar_is_the_exact_binomial_test(b, c):
+    """Both ways of summing the tail, against scipy."""
+    expected = stats.binomtest(min(b, c), b + c, 0.5).pvalue if b + c else 1.0
+    assert mcnemar_exact(b, c) == pytest.approx(expected, rel=1e-9)
+    assert mcnemar_exact(c, b) == mcnemar_exact(b, c)
+
+
+def test_mcnemar_of_a_million_pairs_is_quick_and_close_to_normal():
+    """z = (b - c) / sqrt(b + c) = 2.0 with continuity correction 0.001: p is near 0.0455."""
+    assert mcnemar_exact(501_000, 499_000) == pytest.approx(0.0455, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    "row", rows("statistics", "intervals_and_tests", kind="adjusted_p"), ids=lambda r: r["id"]
+)
+def test_holm_gives_the_known_adjusted_values(row):
+    assert holm(row["p"]) == pytest.approx(row["holm"], abs=1e-12)
+
+
+def test_holm_leaves_out_pairs_without_a_test():
+    """Two tests, not three: 0.02 doubles to 0.04."""
+    assert holm([0.02, None, 0.5]) == [0.04, None, 0.5]
+    with pytest.raises(BadNumbers, match="index 1"):
+        holm([0.1, 1.1])
+
+
+@given(st.lists(st.floats(0.0, 1.0), max_size=30))
+def test_holm_never_lowers_a_p_and_keeps_the_order(values):
+    adjusted = [p for p in holm(values) if p is not None]
+    assert all(a >= p for a, p in zip(adjusted, values, strict=True))
+    by_p = [a for _, a in sorted(zip(values, adjusted, strict=True))]
+    assert by_p == sorted(by_p)
+
+
+@given(st.lists(st.floats(0.0, 1.0).map(lambda x: round(x, 2)), min_size=4, max_size=50))
+def test_the_paired_t_is_the_one_of_scipy(values):
+    half = len(values) // 2
+    differences = np.array(values[:half]) - np.array(values[half : 2 * half])
+    p, interval = paired_t(differences)
+    if differences.std() < 1e-9:
+        assert interval.degenerate
+        return
+    expected = stats.ttest_1samp(differences, 0.0)
+    assert p == pytest.approx(expected.pvalue, rel=1e-8)
+    low, high = expected.confidence_interval()
+    assert interval.bounds == pytest.approx((max(-1, low), min(1, high)), abs=1e-9)
+
+
+def test_equal_differences_are_judged_without_a_spread():
+    """No difference: p = 1. The same difference ten times: a sign test, 2 / 2^10."""
+    assert paired_t(np.zeros(5))[0] == 1.0
+    shifted = np.array([0.8, 0.7, 0.9] * 3 + [0.6]) - np.array([0.5, 0.4, 0.6] * 3 + [0.3])
+    p, interval = paired_t(shifted)
+    assert p == 2.0**-9
+    assert interval.bounds == pytest.approx((0.3, 0.3), abs=1e-12)
+    assert paired_t(np.array([0.5]))[1].reason == "at least two common cases are needed"
+
+
+def test_bonett_price_has_a_width_without_any_discordance():
+    """b = c = 0, n = 98: 0 +- 1.959964 * sqrt(0.02 / 100), by hand."""
+    half = 1.959963984540054 * math.sqrt(0.02 / 100)
+    assert discordant_interval(0, 0, 98).bounds == pytest.approx((-half, half), abs=1e-12)
+    assert discordant_interval(0, 0, 0).reason == "no common cases"
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 100))
+def test_bonett_price_turns_round_and_stays_in_range(b, c, agreeing):
+    n = b + c + agreeing
+    if n == 0:
+        return
+    lo, hi = discordant_interval(b, c, n).bounds
+    assert -1.0 <= lo <= hi <= 1.0
+    assert discordant_interval(c, b, n).bounds == pytest.approx((-hi, -lo), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "row", rows("statistics", "intervals_and_tests", kind="mde_paired"), ids=lambda r: r["id"]
+)
+def test_the_detectable_difference_has_the_known_value(row):
+    found = detectable_difference(row["sd_diff"], row["n"])
+    assert found == pytest.approx(row["mde"], abs=1e-12)
+
+
+@given(st.floats(0.01, 1.0), st.integers(2, 100_000))
+def test_the_cases_needed_undo_the_detectable_difference(sd, n):
+    found = detectable_difference(sd, n)
+    assert found is not None
+    assert abs(cases_needed(found, sd) - n) <= 1
+
+
+def test_nothing_is_detectable_without_pairs_or_spread():
+    assert detectable_difference(0.5, 0) is None
+    assert detectable_difference(0.0, 50) is None
+    with pytest.raises(BadNumbers, match="positive"):
+        cases_needed(0.0, 0.5)
+    with pytest.raises(BadNumbers, match="negative"):
+        detectable_difference(-0.5, 10)
