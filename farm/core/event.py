@@ -31,13 +31,8 @@ EVENTS: Final[dict[str, tuple[str, dict[str, type]]]] = {
     "run.started": ("info", {"pid": int, "workers": int, **_STANDING}),
     "run.isolated": (
         "info",
-        {
-            "isolation": str,
-            "landlock_abi": int,
-            "seccomp": bool,
-            "namespaces": bool,
-            "grading": str,
-        },
+        {"isolation": str, "landlock_abi": int, "seccomp": bool, "namespaces": bool}
+        | {"grading": str},
     ),
     "run.completed": ("info", {"elapsed_s": float, **_STANDING}),
     "run.pending": ("warning", {"reason": str, "elapsed_s": float, **_STANDING}),

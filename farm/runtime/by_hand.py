@@ -40,8 +40,9 @@ def work_once(
 ) -> Lease | None:
     """Claim, score and publish the first eligible shard; None when there is none.
 
-    `open_programs` is as for `Worker`. `on_claim` is called once the claim is durable and before any case is read. Raises `Fenced`
-    when the lease was lost meanwhile; the store is then as the winner left it.
+    `open_programs` is as for `Worker`. `on_claim` is called once the claim is durable and before
+    any case is read. Raises `Fenced` when the lease was lost meanwhile; the store is then as the
+    winner left it.
     """
     claim = Claim(worker=settings.worker_id, ttl=settings.ttl_ms, now=settings.now_ms)
     claimed = _only(store.commit([claim]).outcomes[0])

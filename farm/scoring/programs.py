@@ -41,7 +41,7 @@ class ProgramVerdict(Protocol):
 
     @property
     def outcome(self) -> str:
-        """ "pass", "assertion_fail", "syntax_error", "timeout" or "error"."""
+        """One of "pass", "assertion_fail", "syntax_error", "timeout", "error"."""
 
     @property
     def score(self) -> float:

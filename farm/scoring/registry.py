@@ -33,10 +33,11 @@ class Scorer(msgspec.Struct, frozen=True, kw_only=True):
     Name and version are part of a run's identity: a version changes whenever any score
     could. A `graded` scorer says how good an answer is, the others say 0 or 1. `needs`
     names what the function cannot do without: "sandbox" means that texts alone cannot be
-    scored, and that scores are shares of assertions of which only all are right. `judges` says whether a target is one this metric can judge (none of a case's
-    targets: the case is unscorable), `reads` whether it finds an answer in a response
-    (no: the case is unparsed); without them every text will do. `many` scores a batch, and
-    stands only where it is faster than calling `function` for each pair.
+    scored, and that scores are shares of assertions of which only all are right. `judges` says
+    whether a target is one this metric can judge (none of a case's targets: the case is
+    unscorable), `reads` whether it finds an answer in a response (no: the case is unparsed);
+    without them every text will do. `many` scores a batch, and stands only where it is faster
+    than calling `function` for each pair.
     """
 
     name: str
