@@ -29,6 +29,11 @@ _STANDING = {"completed_shards": int, "active_shards": int, "evaluated": int, "c
 EVENTS: Final[dict[str, tuple[str, dict[str, type]]]] = {
     "store.initialized": ("info", {"cases": int, "shards": int, "dataset_sha256": str}),
     "run.started": ("info", {"pid": int, "workers": int, **_STANDING}),
+    "run.isolated": (
+        "info",
+        {"isolation": str, "landlock_abi": int, "seccomp": bool, "namespaces": bool}
+        | {"grading": str},
+    ),
     "run.completed": ("info", {"elapsed_s": float, **_STANDING}),
     "run.pending": ("warning", {"reason": str, "elapsed_s": float, **_STANDING}),
     "run.partial": ("error", {"quarantined": int, "elapsed_s": float, **_STANDING}),

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from farm.core.isolation import Isolation, weakest
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan, ScorerName, Shard
@@ -104,6 +105,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     mean_score: float | None
     outcomes: dict[str, int]
     signature: str
+    isolation: Isolation | UnsetType = UNSET  # what all programs that were run had at least
     worker_processes: int  # distinct pids of accepted receipts
     detail: bool
     shards: Sequence[ShardView]
@@ -157,6 +159,7 @@ def build(
         mean_score=math.fsum(scores) / scored if scored else None,
         outcomes=dict(sorted(outcomes.items())),
         signature=_signature(plan, n=scored),
+        isolation=weakest(one.isolation for one in references if one.isolation) or UNSET,
         worker_processes=len({reference.worker_pid for reference in references}),
         detail=detail is not None,
         shards=[

@@ -75,11 +75,11 @@ def _detail(store: Store, plan: Plan, ledger: Ledger) -> Detail:
 
 
 def _all_scores(store: Store, plan: Plan, ledger: Ledger) -> Iterator[float]:
-    graded = scorer(plan.identity.scorer.name).graded
+    fractional = scorer(plan.identity.scorer.name).fractional
     for lease in ledger.leases:
         if lease.receipt is None:
             continue
-        if not graded:  # every correct case scores one and every other nothing
+        if not fractional:  # every correct case scores one and every other nothing
             yield float(lease.receipt.correct)
         else:
             yield from (case.score for case in _scores.decode(store.read_receipt(lease)).cases)
