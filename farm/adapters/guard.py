@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from farm.adapters.protocol import Send, Tell
+from farm.adapters.protocol import Call, Pass, Tell
 from farm.core.event import note
-from farm.core.generation import Failure, Generation, Request
+from farm.core.generation import Failure, Generation
 from farm.errors import Halted
 
 FATAL_TRIES: Final = 3
@@ -33,7 +33,7 @@ class Guard:
 
     def __init__(
         self,
-        send: Send,
+        send: Pass,
         *,
         model: str,
         patience_s: float,
@@ -49,24 +49,24 @@ class Guard:
         self._lost = 0
         self._lost_since = 0.0
         self._ever_answered = False
-        self._halted: Halted | None = None
+        self._reason = ""  # why it tripped, a key of _WAYS_OUT
+        self._detail = ""
 
-    async def __call__(self, request: Request) -> Generation:
+    async def __call__(self, call: Call) -> Generation:
         """Call unless the guard has tripped; raises `Halted` when it has, or trips now."""
         self._refuse_if_halted()
-        generation = await self._send(request)
+        generation = await self._send(call)
         self._observe(generation.failure)
         self._refuse_if_halted()
         return generation
 
     def _refuse_if_halted(self) -> None:
-        if self._halted is not None:
-            # a new one for each caller: an exception carries the traceback of one
+        if self._reason:
             raise Halted(
-                reason=self._halted.reason,
+                reason=self._reason,
                 model=self._model,
                 detail=self._detail,
-                way_out=_WAYS_OUT[self._halted.reason],
+                way_out=_WAYS_OUT[self._reason],
             )
 
     def _observe(self, failure: Failure | None) -> None:
@@ -90,10 +90,6 @@ class Guard:
             self._trip("dead_endpoint", failure.detail)
 
     def _trip(self, reason: str, detail: str) -> None:
-        if self._halted is not None:
-            return
-        self._detail = detail
-        self._halted = Halted(
-            reason=reason, model=self._model, detail=detail, way_out=_WAYS_OUT[reason]
-        )
-        self._tell(note("endpoint.halted", model=self._model, reason=reason, detail=detail))
+        if not self._reason:
+            self._reason, self._detail = reason, detail
+            self._tell(note("endpoint.halted", model=self._model, reason=reason, detail=detail))

@@ -32,7 +32,7 @@ class AdaptiveLimit:
             self._value = min(float(self._highest), self._value + step)
 
     def overloaded(self, *, began: float, now: float) -> bool:
-        """Cut after a call that began at `began` was refused for load; return whether it was cut."""
+        """Cut after a call begun at `began` was refused for load; return whether it was."""
         if not self._adaptive or began < self._cut_at:
             return False
         self._doubling = False

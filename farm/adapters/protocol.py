@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
-import msgspec
-
+from farm.core.cost import Spent
 from farm.core.event import Note
 from farm.core.generation import Generation, Request
 from farm.core.task import TaskSpec
 
-Send = Callable[[Request], Awaitable[Generation]]  # one call; errors are generations too
+
+class Call(NamedTuple):
+    """One attempt at a request, as it passes through the wrappers."""
+
+    request: Request
+    digest: str
+    attempt: int = 1
+
+
+Pass = Callable[[Call], Awaitable[Generation]]  # a wrapper, or what it wraps
 Tell = Callable[[Note], None]  # hears what happened, at once and without waiting
 
 
@@ -86,13 +94,6 @@ class AnswerCache(Protocol):
 
     async def keep(self, digest: str, generation: Generation, *, model: str) -> Generation:
         """Make an answer durable; give the one that counts, the first that was kept."""
-
-
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has spent so far, over all its processes and resumes."""
-
-    tokens: int
-    money: float | None  # None when a call had no price
 
 
 class CallLedger(Protocol):

@@ -11,11 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from farm.adapters.protocol import Tell
+from farm.adapters.protocol import Call, Pass, Tell
 from farm.core.event import note
-from farm.core.generation import Failure, Generation, Request
-
-Attempt = Callable[[Request, int], Awaitable[Generation]]  # the number counts from 1
+from farm.core.generation import Failure, Generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +50,7 @@ class Retry:
 
     def __init__(
         self,
-        attempt: Attempt,
+        attempt: Pass,
         policy: RetryPolicy,
         *,
         tell: Tell,
@@ -67,33 +65,51 @@ class Retry:
         self._chance = chance
         self._sleep = sleep
 
-    async def __call__(self, request: Request) -> Generation:
+    async def __call__(self, call: Call) -> Generation:
         """Call until there is an answer, or no more attempt; give what the last one gave."""
         began = self._clock()
-        number = 1
         while True:
-            generation = await self._attempt(request, number)
+            generation = await self._attempt(call)
             failure = generation.failure
             if failure is None:
                 return generation
             wait = self._policy.pause(
                 failure,
-                attempt=number,
+                attempt=call.attempt,
                 elapsed_s=self._clock() - began,
                 chance=self._chance(),
             )
-            told = {"model": request.model_id, "task": request.task, "sample": request.sample}
             if wait is None:
-                self._tell(
-                    note(
-                        "call.failed",
-                        **told,
-                        attempt=number,
-                        kind=failure.kind,
-                        detail=failure.detail,
-                    )
-                )
+                self._tell_failed(call, failure)
                 return generation
-            self._tell(note("call.retried", **told, attempt=number, wait_s=wait, kind=failure.kind))
+            self._tell_retried(call, failure, wait)
             await self._sleep(wait)
-            number += 1
+            call = call._replace(attempt=call.attempt + 1)
+
+    def _tell_retried(self, call: Call, failure: Failure, wait: float) -> None:
+        request = call.request
+        self._tell(
+            note(
+                "call.retried",
+                model=request.model_id,
+                task=request.task,
+                sample=request.sample,
+                attempt=call.attempt,
+                wait_s=wait,
+                kind=failure.kind,
+            )
+        )
+
+    def _tell_failed(self, call: Call, failure: Failure) -> None:
+        request = call.request
+        self._tell(
+            note(
+                "call.failed",
+                model=request.model_id,
+                task=request.task,
+                sample=request.sample,
+                attempt=call.attempt,
+                kind=failure.kind,
+                detail=failure.detail,
+            )
+        )

@@ -106,3 +106,9 @@ class ScriptedSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=
     """A model that does what its script says, for tests and rehearsals."""
 
     steps: Annotated[tuple[Step, ...], Meta(min_length=1)]
+
+
+class PluginSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An adapter of another package; `options` are given to it as they are."""
+
+    options: dict[str, Any] = {}

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from farm.adapters.limit import AdaptiveLimit, Bucket
-from farm.adapters.protocol import Send, Tell
+from farm.adapters.protocol import Call, Pass, Tell
 from farm.core.event import note
 from farm.core.generation import Generation, Request
 
@@ -26,7 +26,7 @@ class Throttle:
 
     def __init__(
         self,
-        send: Send,
+        send: Pass,
         *,
         model: str,
         limit: AdaptiveLimit,
@@ -60,14 +60,14 @@ class Throttle:
         """How many calls may be out."""
         return self._limit.value
 
-    async def __call__(self, request: Request) -> Generation:
+    async def __call__(self, call: Call) -> Generation:
         """Wait for a turn, call, and learn from what came of it."""
         await self._enter()
         try:
-            estimate = await self._await_rates(request)
+            estimate = await self._await_rates(call.request)
             saturated = self._in_flight >= self._limit.value
             began = self._clock()
-            generation = await self._send(request)
+            generation = await self._send(call)
             self._learn(generation, began=began, saturated=saturated, estimate=estimate)
             return generation
         finally:
