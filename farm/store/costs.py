@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from typing import Final
 
 import msgspec
@@ -60,6 +61,8 @@ class CostLedger:
         with storage_errors(path):
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(path, flags, 0o600)
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                raise StorageError(path=path, reason="not a regular file")
         self._catch_up()
         torn = self._offset < os.fstat(self._fd).st_size
         opened = Opened(process=self._process, incarnation=current_incarnation())
