@@ -44,7 +44,7 @@ def read_event(event: SseEvent, out: Collector) -> None:
         return
     _read_common(value, out)
     for choice in list_in(value, "choices"):
-        if isinstance(choice, Mapping) and count_in(choice, "index") in (0, None):
+        if isinstance(choice, dict) and count_in(choice, "index") in (0, None):
             _read_choice(choice, object_in(choice, "delta"), out)
 
 
@@ -53,10 +53,10 @@ def read_whole(body: Mapping[str, Any], out: Collector) -> None:
     out.event()
     _read_common(body, out)
     choices = list_in(body, "choices")
-    if out.failed is None and not (choices and isinstance(choices[0], Mapping)):
+    if out.failed is None and not (choices and isinstance(choices[0], dict)):
         out.fail("malformed", "the answer has no choices")
         return
-    if choices and isinstance(choices[0], Mapping):
+    if choices and isinstance(choices[0], dict):
         _read_choice(choices[0], object_in(choices[0], "message"), out)
         out.done = True
 
@@ -96,7 +96,7 @@ def _read_choice(choice: Mapping[str, Any], said: Mapping[str, Any], out: Collec
 
 
 def _read_tool(call: object, out: Collector) -> bool:
-    if not isinstance(call, Mapping):
+    if not isinstance(call, dict):
         return False
     function = object_in(call, "function")
     return out.tool(
@@ -111,6 +111,6 @@ def _read_logprobs(logprobs: Mapping[str, Any], out: Collector) -> None:
     """Chat gives a list of objects, completions a list of numbers."""
     content = list_in(logprobs, "content")
     if content:
-        out.logprobs([one.get("logprob") if isinstance(one, Mapping) else None for one in content])
+        out.logprobs([one.get("logprob") if isinstance(one, dict) else None for one in content])
     elif numbers := list_in(logprobs, "token_logprobs"):
         out.logprobs(numbers)

@@ -74,7 +74,7 @@ def read_whole(body: Mapping[str, Any], out: Collector) -> None:
         return
     out.model_version = text_in(body, "model") or None
     for index, block in enumerate(list_in(body, "content")):
-        if isinstance(block, Mapping):
+        if isinstance(block, dict):
             _read_block(index, block, out)
     _read_reason(body, out)
     _add_usage(object_in(body, "usage"), out)
@@ -89,7 +89,7 @@ def _read_block(index: object, block: Mapping[str, Any], out: Collector) -> None
             key=index,
             id=text_in(block, "id"),
             name=text_in(block, "name"),
-            arguments=_written(whole) if isinstance(whole, Mapping) and whole else "",
+            arguments=_written(whole) if isinstance(whole, dict) and whole else "",
         )
     out.payload(text=text_in(block, "text"), reasoning=text_in(block, "thinking"), tool=tool)
 

@@ -31,8 +31,8 @@ class RetryPolicy:
         """Return the seconds to wait before the next attempt, None when there is none.
 
         `attempt` is the number of the one that failed, `chance` is drawn from [0, 1). A pause
-        of our own lies between half and all of its bound; one that was asked for is only
-        lengthened, by at most a tenth.
+        of our own lies between 0.6 and 1 of its bound, so it is longer than the one before
+        whatever the draws; one that was asked for is only lengthened, by at most a tenth.
         """
         if not failure.transient or attempt >= self.attempts:
             return None
@@ -41,7 +41,7 @@ class RetryPolicy:
         else:
             # the exponent is bounded before it is used, attempts may be many
             bound = min(self.longest_s, self.first_s * 2 ** min(attempt - 1, 20))
-            wait = bound * (1 + chance) / 2
+            wait = bound * (0.6 + 0.4 * chance)
         return wait if elapsed_s + wait < self.total_s else None
 
 

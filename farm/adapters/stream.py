@@ -50,7 +50,8 @@ async def read_stream(
         async for at, data in reads:
             out.at, out.read = at, out.read + 1
             if _take(splitter.feed(data), dialect, out):
-                await _drain(reads, out)
+                if out.done:  # after an error there is nothing to wait for
+                    await _drain(reads, out)
                 return out.reading(streamed=True)
     except BrokenStream as error:
         out.at = error.at
@@ -78,7 +79,7 @@ async def _drain(reads: AsyncIterator[Stamped], out: Collector) -> None:
     try:
         async with asyncio.timeout(_DRAIN_S):
             async for _, data in reads:
-                if out.done and data.strip():
+                if data.strip():
                     out.warn("data_after_done")
     except (TimeoutError, BrokenStream):
         return  # the answer is whole; the connection is not used again

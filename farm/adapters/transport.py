@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Final, NamedTuple
 
 import aiohttp
@@ -72,6 +73,9 @@ class Transport:
     `connections` bounds the sockets. A request is over after `timeout_s`; `idle_s` is the
     longest silence, `connect_s` the time for a connection. Bodies over `max_body_bytes` are
     not read on. Stamps are monotonic seconds since the request was handed to the socket.
+
+    Servers close connections that we take for open, llama-server right after an answer. A
+    request that met such a connection, and not one byte of a reply, is sent again on another.
     """
 
     def __init__(
@@ -93,7 +97,10 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Transport:
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
+            trace_configs=[trace],
             connector=aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=300),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
@@ -117,9 +124,8 @@ class Transport:
         """
         if self._session is None:
             raise RuntimeError("the transport is used outside its `async with`")
-        began = time.perf_counter()
         try:
-            response = await self._session.post(url, data=body, allow_redirects=False)
+            began, response = await self._send(self._session, url, body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise _call_failed(error) from error
         try:
@@ -135,6 +141,24 @@ class Transport:
                 response.release()
             else:
                 response.close()
+
+    async def _send(
+        self, session: aiohttp.ClientSession, url: str, body: bytes
+    ) -> tuple[float, aiohttp.ClientResponse]:
+        """Send until the head of a reply is there; also give when that was begun."""
+        while True:
+            way: dict[str, bool] = {}
+            began = time.perf_counter()
+            try:
+                response = await session.post(
+                    url, data=body, allow_redirects=False, trace_request_ctx=way
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
+                # bounded: each turn uses up a connection that was open before
+                if not way:
+                    raise
+            else:
+                return began, response
 
     async def _reads(
         self, response: aiohttp.ClientResponse, began: float
@@ -153,6 +177,14 @@ class Transport:
             timed_out = isinstance(error, (TimeoutError, asyncio.TimeoutError))
             reason = "nothing came in time" if timed_out else _reason(error)
             raise BrokenStream(reason, at=at, timed_out=timed_out) from error
+
+
+async def _note_reuse(
+    session: aiohttp.ClientSession,
+    context: SimpleNamespace,
+    told: aiohttp.TraceConnectionReuseconnParams,
+) -> None:
+    context.trace_request_ctx["reused"] = True
 
 
 def _call_failed(error: Exception) -> CallFailed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from farm.adapters.guard import Guard
@@ -16,7 +18,7 @@ LOST = failed("connection", "connection refused")
 FINE = Generation("4")
 
 
-def played(story: list[tuple[float, Generation]]) -> tuple[int, Halted | None, Heard]:
+def played(story: Sequence[tuple[float, Generation]]) -> tuple[int, Halted | None, Heard]:
     """Play (time, generation) pairs through a guard; give how many went out, and the halt."""
     clock, heard = Clock(), Heard()
     sent = 0

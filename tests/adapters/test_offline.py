@@ -213,7 +213,7 @@ def test_the_first_four_fields_of_a_generation_may_be_given_by_place() -> None:
         text="4", confidence=0.9, token_nll=0.1, token_count=1
     )
     with pytest.raises(TypeError):
-        Generation("4", 0.9, 0.1, 1, "reported")  # type: ignore[misc]
+        Generation("4", 0.9, 0.1, 1, "reported")  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
         Generation("4").text = "5"  # type: ignore[misc]
     assert msgspec.structs.asdict(Generation("4"))["failure"] is None

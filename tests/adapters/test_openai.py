@@ -13,7 +13,7 @@ from farm.adapters import chat
 from farm.adapters.exchange import Interface, exchange
 from farm.adapters.openai import OpenAIEndpoint
 from farm.adapters.transport import Secret, Transport
-from farm.core.generation import Failure, Generation, Usage
+from farm.core.generation import Failure, Generation, Request, Usage
 from farm.errors import SpecError
 from tests.adapters.asking import openai_settings, task
 from tests.adapters.loopback import Handler, Loopback, Received, Wire, answer, run
@@ -31,10 +31,9 @@ async def asked(handler: Handler, *, key: bool = False, **more: Any) -> tuple[Ge
             return await endpoint.send(request), server
 
 
-def refusing(status: int, body: bytes = b"", **headers: str) -> Handler:
+def refusing(status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> Handler:
     async def handle(received: Received, wire: Wire) -> None:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        await wire.reply(body, status=status, headers=named)
+        await wire.reply(body, status=status, headers=headers)
 
     return handle
 
@@ -171,13 +170,13 @@ def test_an_account_without_credit_is_denied_though_its_status_says_slow_down() 
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
-        ({"retry_after": "7"}, 7.0),
-        ({"retry_after": "0.25"}, 0.25),
-        ({"retry_after_ms": "120", "retry_after": "7"}, 0.12),
-        ({"retry_after": "soon"}, None),
-        ({"retry_after": "-3"}, None),
-        ({"retry_after": "nan"}, None),
-        ({"retry_after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.25"}, 0.25),
+        ({"retry-after-ms": "120", "retry-after": "7"}, 0.12),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
         ({}, None),
     ],
 )
@@ -185,18 +184,18 @@ def test_what_an_endpoint_asks_to_wait_is_read_in_every_form(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     """Seconds, milliseconds, dates (one gone by is no wait); nonsense is nothing."""
-    generation, _ = run(asked(refusing(429, **headers)))
+    generation, _ = run(asked(refusing(429, headers=headers)))
     assert generation.failure is not None
     assert generation.failure.retry_after_s == seconds
 
 
 def test_the_endpoints_own_word_on_asking_again_goes_first() -> None:
     """x-should-retry, as two providers send it."""
-    no, _ = run(asked(refusing(500, x_should_retry="false")))
+    no, _ = run(asked(refusing(500, headers={"x-should-retry": "false"})))
     assert no.failure is not None
     assert not no.failure.transient
     assert not no.failure.final  # a later run may ask again
-    yes, _ = run(asked(refusing(400, x_should_retry="true")))
+    yes, _ = run(asked(refusing(400, headers={"x-should-retry": "true"})))
     assert yes.failure is not None
     assert yes.failure.transient
 
@@ -210,7 +209,7 @@ def test_a_redirect_is_not_followed_and_the_key_goes_nowhere() -> None:
 
         async with Loopback(caught) as thief:
             generation, server = await asked(
-                refusing(307, location=f"{thief.url}/v1/chat/completions"), key=True
+                refusing(307, headers={"location": f"{thief.url}/v1/chat/completions"}), key=True
             )
             return generation, server, thief
 
@@ -303,8 +302,8 @@ def test_a_server_that_falls_silent_is_a_timeout() -> None:
         await wire.chunk(PAR)
         await asyncio.sleep(30)
 
-    for handler, more in ((mute, {"timeout_s": 0.3}), (stalls, {"idle_s": 0.3})):
-        generation, _ = run(asked(handler, stream=True, **more))
+    for story in (asked(mute, stream=True, timeout_s=0.3), asked(stalls, stream=True, idle_s=0.3)):
+        generation, _ = run(story)
         assert generation.failure is not None
         assert generation.failure.kind == "timeout"
 
@@ -448,6 +447,43 @@ def test_connections_are_used_again() -> None:
             return server.connections
 
     assert run(story()) == 2
+
+
+def test_a_connection_the_server_has_left_is_not_a_failed_call() -> None:
+    """The server hangs up after every answer without a word; each request arrives once."""
+
+    async def handle(received: Received, wire: Wire) -> None:
+        await wire.reply(answer("four"))
+        wire.hang_up()
+
+    async def story() -> tuple[list[Generation], int]:
+        async with Loopback(handle) as server:
+            settings = openai_settings(server.url, concurrency=4)
+            async with OpenAIEndpoint(settings, name="model") as endpoint:
+                requests = [endpoint.request("p", task(), sample=n) for n in range(200)]
+
+                async def loop(mine: list[Request]) -> list[Generation]:
+                    return [await endpoint.send(request) for request in mine]
+
+                loops = (loop(requests[start::4]) for start in range(4))
+                answered = [one for part in await asyncio.gather(*loops) for one in part]
+            return answered, len(server.received)
+
+    answered, received = run(story())
+    assert [generation.failure for generation in answered] == [None] * 200
+    assert received == 200
+
+
+def test_a_new_connection_that_is_closed_without_a_reply_is_a_lost_one() -> None:
+    """Sending again without end would hammer a server that is going down."""
+
+    async def handle(received: Received, wire: Wire) -> None:
+        wire.hang_up()
+
+    generation, server = run(asked(handle))
+    assert generation.failure is not None
+    assert generation.failure.kind == "connection"
+    assert len(server.received) == 1
 
 
 def test_a_prompt_that_is_not_unicode_is_refused_before_anything_is_sent() -> None:
