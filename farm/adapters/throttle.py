@@ -62,7 +62,7 @@ class Throttle:
 
     async def __call__(self, call: Call) -> Generation:
         """Wait for a turn, call, and learn from what came of it."""
-        await self._enter()
+        await self._enter(first=call.attempt > 1)
         try:
             estimate = await self._await_rates(call.request)
             saturated = self._in_flight >= self._limit.value
@@ -74,12 +74,15 @@ class Throttle:
             self._in_flight -= 1
             self._admit()
 
-    async def _enter(self) -> None:
+    async def _enter(self, *, first: bool) -> None:
         if self._in_flight < self._limit.value and not self._waiting:
             self._in_flight += 1
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        if first:  # a case that was begun is finished before another begins
+            self._waiting.appendleft(turn)
+        else:
+            self._waiting.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -89,7 +92,7 @@ class Throttle:
             raise
 
     def _admit(self) -> None:
-        """Let in as many as may be, first come first served."""
+        """Let in as many as may be, in the order of the queue."""
         while self._waiting and self._in_flight < self._limit.value:
             turn = self._waiting.popleft()
             if not turn.done():

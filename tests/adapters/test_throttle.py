@@ -170,6 +170,34 @@ def test_no_more_calls_are_out_than_the_limit_and_turns_are_taken_in_order() -> 
     assert order == list(range(20))
 
 
+def test_a_case_that_was_begun_goes_before_one_that_was_not() -> None:
+    """Through a limit of one: the second attempt of sample 9 does not wait for samples 1 to 4."""
+
+    async def story() -> list[int]:
+        order: list[int] = []
+
+        async def send(call: Call) -> Generation:
+            order.append(call.request.sample)
+            await asyncio.sleep(0)
+            return Generation("4")
+
+        throttle = Throttle(
+            send,
+            model="m",
+            limit=AdaptiveLimit(highest=1, adaptive=False),
+            rpm=None,
+            tpm=None,
+            tell=Heard(),
+            clock=Clock(),
+        )
+        calls = [Call(request(sample), "d") for sample in range(5)]
+        again = Call(request(9), "d", attempt=2)
+        await asyncio.gather(*(throttle(call) for call in [*calls, again]))
+        return order
+
+    assert run(story()) == [0, 9, 1, 2, 3, 4]
+
+
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(0, 6))
 def test_turns_given_up_are_not_lost(cancelled: list[int], after: int) -> None:
     """Law: whoever is cancelled, waiting or calling, the others all get their turn."""
