@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import os
 import signal
-from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from subprocess import PIPE
 from types import TracebackType
 from typing import Annotated, Any, Final, Self
 
 import anyio
 import msgspec
+from anyio.abc import ByteReceiveStream, Process
 from msgspec import Meta
 
 from farm.adapters.body import encode_body
@@ -106,8 +107,8 @@ class CommandEndpoint:
 
     async def _run(self, data: bytes) -> Generation:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._settings.argv,
+            process = await anyio.open_process(
+                self._settings.argv,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,
@@ -118,65 +119,73 @@ class CommandEndpoint:
         except (OSError, ValueError) as error:
             program = self._settings.argv[0]
             return failed("missing", f"{program!r} cannot be started: {error}")
+        conversation = _Conversation(process)
         try:
-            output, words = await _talk(process, data)
+            await conversation.hold(data)
         finally:
             await _end(process)
-        if output is None:
+        if conversation.overlong:
             return failed("oversized", f"the program wrote over {MAX_OUTPUT_BYTES} bytes")
-        return _generation_of(output, words, code=process.returncode)
+        return _generation_of(conversation.output, conversation.words, code=process.returncode)
 
 
-async def _talk(process: Process, data: bytes) -> tuple[bytes | None, bytes]:
-    """Write the request and read what comes, until the program is done.
+class _Conversation:
+    """What is said between us and one program."""
 
-    Gives its output, None when that was over the bound, and its last words.
-    """
-    async with asyncio.TaskGroup() as group:
-        words = group.create_task(_last_words(process))
-        group.create_task(_write(process, data))
-        output = await _read_all(process)
-        if output is None:
-            _kill_group(process)
-        await process.wait()
-        # a child that was left behind may hold the pipe open for ever
-        _kill_group(process)
-    return output, words.result()
+    def __init__(self, process: Process) -> None:
+        self.output = b""
+        self.words = b""  # the last ones on its standard error
+        self.overlong = False
+        self._process = process
+
+    async def hold(self, data: bytes) -> None:
+        """Write the request and read what comes, until the program is gone."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._write, data)
+            group.start_soon(self._read)
+            group.start_soon(self._listen)
+            await self._process.wait()
+            # a child that was left behind may hold the pipes open for ever
+            _kill_group(self._process)
+
+    async def _write(self, data: bytes) -> None:
+        stdin = self._process.stdin
+        if stdin is None:
+            return
+        # a program that does not want to hear it all is free to go
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await stdin.send(data)
+            await stdin.aclose()
+
+    async def _read(self) -> None:
+        parts, size = [], 0
+        async for part in _parts(self._process.stdout):
+            size += len(part)
+            if size > MAX_OUTPUT_BYTES:
+                self.overlong = True
+                _kill_group(self._process)
+                return
+            parts.append(part)
+        self.output = b"".join(parts)
+
+    async def _listen(self) -> None:
+        async for part in _parts(self._process.stderr):
+            self.words = (self.words + part)[-_LAST_WORDS_BYTES:]
 
 
-async def _write(process: Process, data: bytes) -> None:
-    stdin = process.stdin
-    if stdin is None:
+async def _parts(pipe: ByteReceiveStream | None) -> AsyncIterator[bytes]:
+    if pipe is None:
         return
-    # a program that does not want to hear it all is free to go
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        stdin.write(data)
-        await stdin.drain()
-        stdin.close()
-
-
-async def _read_all(process: Process) -> bytes | None:
-    parts, size = [], 0
-    while process.stdout is not None and (part := await process.stdout.read(65536)):
-        size += len(part)
-        if size > MAX_OUTPUT_BYTES:
-            return None
-        parts.append(part)
-    return b"".join(parts)
-
-
-async def _last_words(process: Process) -> bytes:
-    tail = b""
-    while process.stderr is not None and (part := await process.stderr.read(65536)):
-        tail = (tail + part)[-_LAST_WORDS_BYTES:]
-    return tail
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for part in pipe:
+            yield part
 
 
 async def _end(process: Process) -> None:
-    """Kill the whole group and reap the program, also when we are being cancelled."""
+    """Kill the whole group, reap the program and close the pipes, also when being cancelled."""
     _kill_group(process)
     with anyio.CancelScope(shield=True), anyio.move_on_after(_REAP_S):
-        await process.wait()
+        await process.aclose()
 
 
 def _kill_group(process: Process) -> None:

@@ -10,7 +10,7 @@ from typing import Self
 
 from farm.adapters.protocol import ModelAdapter
 from farm.core.generation import Generation, Request
-from farm.core.task import TaskSpec, render_prompt
+from farm.core.task import TaskSpec
 from farm.errors import SpecError
 
 
@@ -70,7 +70,7 @@ class LiftedEndpoint:
     async def send(self, request: Request) -> Generation:
         """Let the adapter answer; raises SpecError when what it gives is no generation."""
         task = self._tasks[request.task]
-        prompt = request.body.get("prompt") or render_prompt(task)
+        prompt = request.body["prompt"]
         more = {"sample": request.sample} if self._takes_sample else {}
         if self._is_async:
             given = await self._adapter.generate(prompt, task, **more)  # type: ignore[misc]
