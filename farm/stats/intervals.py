@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from farm.errors import BadNumbers
 
-Flag = Literal["small_n", "degenerate", "few_clusters"]
+Flag = Literal["small_n", "degenerate", "few_clusters", "few_resamples"]
 
 
 class Interval(Struct, frozen=True, kw_only=True):
@@ -23,7 +23,8 @@ class Interval(Struct, frozen=True, kw_only=True):
     `lo` and `hi` are both numbers (then ``lo <= hi`` and `reason` is empty) or both None (then
     `reason` says why). `n` counts the independent units behind it: clusters, not cases, where
     cases are clustered. Flags: `small_n`, too few units to trust the method; `degenerate`, no
-    spread in the data, so the width is not a measure of certainty; `few_clusters`, under 20.
+    spread in the data, so the width is not a measure of certainty; `few_clusters`, under 20;
+    `few_resamples`, too few to place the ends.
     Unpacks as ``lo, hi = interval``.
     """
 

@@ -1,0 +1,172 @@
+"""The report as Markdown, to paste into a review, and as a step summary of a CI job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from farm.report.envelope import Envelope
+from farm.report.text import MINUS, chance, count, markdown, share, signed, signed_span, span
+from farm.stats.leaderboard import LeaderboardRow
+from farm.stats.pairwise import PairwiseDiff
+
+_NAME_CUT = 20
+_PAIRS_SHOWN = 66  # twelve models; more is not read
+_SUMMARY_LIMIT = 1_000_000  # GitHub drops a step summary over 1 MiB whole
+
+
+def render_markdown(envelope: Envelope) -> str:
+    """Return the leaderboard table, what is and is not separated, and the signature.
+
+    The columns are Rank, Model, Mean, 95% CI, Win rate, Tasks, ECE, Brier. Model names are cut
+    at 20 characters in this table only; cut ones are given in full below it.
+    """
+    parts = [
+        *_failure(envelope),
+        *_table(envelope),
+        *_notes(envelope),
+        *_pairs(envelope.pairwise),
+        *_signature(envelope),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def render_step_summary(envelope: Envelope, *, title: str = "Evaluation") -> str:
+    """Return the Markdown of a GitHub step summary: a headline, the table, outcomes folded away."""
+    lines = [f"## {markdown(title)}", "", *_failure(envelope)]
+    if envelope.leaderboard:
+        lines += [_headline(envelope), ""]
+    lines += [*_table(envelope), *_notes(envelope)]
+    lines += ["<details><summary>Comparisons, outcomes, signature</summary>", ""]
+    lines += [*_pairs(envelope.pairwise), *_outcomes(envelope), *_signature(envelope)]
+    lines += ["", "</details>", ""]
+    text = "\n".join(lines)
+    if len(text.encode()) > _SUMMARY_LIMIT:
+        short = [f"## {markdown(title)}", "", _headline(envelope), ""]
+        return "\n".join([*short, "The table is too large for a step summary.", ""])
+    return text
+
+
+def _failure(envelope: Envelope) -> list[str]:
+    # absent is UNSET, which is false
+    if not envelope.error:
+        return []
+    return [f"**Failed: {markdown(envelope.error.code)}.** {markdown(envelope.error.detail)}", ""]
+
+
+def _headline(envelope: Envelope) -> str:
+    first = envelope.leaderboard[0]
+    rest = sum(row.rank == first.rank for row in envelope.leaderboard) - 1
+    shared = f" (rank shared by {rest + 1})" if rest else ""
+    return (
+        f"**{markdown(first.model_id)}**{shared}: mean {share(first.mean_score)}, "
+        f"{envelope.signature.level:.0%} CI {span(first.ci_lo, first.ci_hi)} over "
+        f"{count(first.tasks_completed, 'task')}; {count(envelope.summary.models, 'model')} in all."
+    )
+
+
+def _table(envelope: Envelope) -> list[str]:
+    level = f"{envelope.signature.level * 100:g}% CI"
+    head = ["Rank", "Model", "Mean", level, "Win rate", "Tasks", "ECE", "Brier"]
+    lines = [
+        "| " + " | ".join(head) + " |",
+        "|---:|---|---:|---|---:|---:|---:|---:|",
+    ]
+    for row in envelope.leaderboard:
+        calibration = envelope.calibration.get(row.model_id)
+        cells = [
+            str(row.rank),
+            markdown(row.model_id[:_NAME_CUT]),
+            share(row.mean_score),
+            span(row.ci_lo, row.ci_hi),
+            share(row.win_rate),
+            str(row.tasks_completed) + ("" if row.complete else " (incomplete)"),
+            share(calibration.ece if calibration else None),
+            share(calibration.brier if calibration else None),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _notes(envelope: Envelope) -> list[str]:
+    notes = [
+        *[
+            f"- {markdown(row.model_id[:_NAME_CUT])} is {markdown(row.model_id)}."
+            for row in envelope.leaderboard
+            if len(row.model_id) > _NAME_CUT
+        ],
+        *[f"- {markdown(note)}" for row in envelope.leaderboard for note in row_warnings(row)],
+    ]
+    return [*notes, ""] if notes else []
+
+
+def row_warnings(row: LeaderboardRow) -> list[str]:
+    """Return what a reader must know about a row, as plain sentences with the name in them."""
+    name, notes = row.model_id, []
+    if row.n_missing:
+        notes.append(
+            f"{name}: {count(row.n_missing, 'task')} without a score; "
+            "ranked below any complete model."
+        )
+    if "small_n" in row.ci_flags:
+        notes.append(f"{name}: only {count(row.tasks_completed, 'task')}; the interval is rough.")
+    if "few_clusters" in row.ci_flags:
+        notes.append(f"{name}: under 20 clusters; the interval is rough.")
+    if row.ci_reason and row.tasks_completed:
+        notes.append(f"{name}: no interval, {row.ci_reason}.")
+    return notes
+
+
+def _pairs(pairs: Sequence[PairwiseDiff]) -> list[str]:
+    if not pairs:
+        return []
+    lines = [
+        "| Pair | n | Difference | CI | Test | p (Holm) | Verdict | Detectable |",
+        "|---|---:|---:|---|---|---:|---|---:|",
+    ]
+    for pair in pairs[:_PAIRS_SHOWN]:
+        cells = [
+            f"{markdown(pair.model_a)} {MINUS} {markdown(pair.model_b)}",
+            f"{pair.n:,}",
+            signed(pair.diff_mean),
+            signed_span(pair.ci_lo, pair.ci_hi),
+            pair.test.replace("_", " "),
+            chance(pair.p_holm),
+            verdict(pair),
+            share(pair.detectable),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    if len(pairs) > _PAIRS_SHOWN:
+        lines += ["", f"The first {_PAIRS_SHOWN} of {len(pairs)} pairs; the JSON has them all."]
+    return [*lines, ""]
+
+
+def verdict(pair: PairwiseDiff) -> str:
+    """Return in one word or two what the test of a pair says."""
+    if pair.p_holm is None:
+        return "no test"
+    if not pair.significant:
+        return "tied"
+    return "first ahead" if (pair.diff_mean or 0.0) > 0.0 else "second ahead"
+
+
+def _outcomes(envelope: Envelope) -> list[str]:
+    names = [
+        name
+        for name in next(iter(envelope.outcomes.values()), {})
+        if any(counts.get(name) for counts in envelope.outcomes.values())
+    ]
+    if not names:
+        return []
+    lines = ["| Model | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    lines += [
+        f"| {markdown(model)} | " + " | ".join(f"{counts.get(name, 0):,}" for name in names) + " |"
+        for model, counts in envelope.outcomes.items()
+    ]
+    return [*lines, ""]
+
+
+def _signature(envelope: Envelope) -> list[str]:
+    # indented code would keep entities: names are shown as text instead
+    return [
+        f"- {markdown(model)}: {markdown(line)}" for model, line in envelope.signature.lines.items()
+    ]

@@ -1,0 +1,294 @@
+"""The candidate: owns the program, answers calls, is never believed.
+
+From the moment `execute` is asked for, everything in this process may be the program's doing.
+What is here keeps honest programs working as they would in one process with their tests; none
+of it guards the verdict, which the tester alone gives.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from farm.sandbox import assertions, imports
+from farm.sandbox.frames import Message, PeerBroke, receive, send
+from farm.sandbox.lent import Callback, Foreign
+from farm.sandbox.plain import Json, Traffic
+
+NAME = "candidate"
+# Operators a tester may ask for; taken here, before a program can replace its builtins.
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(operator, name) for name in
+       ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "matmul",
+        "lshift", "rshift", "neg", "pos", "invert", "eq", "ne", "lt", "le", "gt", "ge", "contains",
+        "getitem", "setitem", "delitem", "index")},
+    **{name: getattr(builtins, name) for name in
+       ("abs", "bool", "divmod", "float", "format", "getattr", "hash", "int", "isinstance",
+        "issubclass", "iter", "len", "next", "repr", "reversed", "round", "setattr", "delattr",
+        "str", "type")},
+    "call": lambda function, *arguments, **named: function(*arguments, **named),
+    "aiter": lambda value: value.__aiter__(),
+    "anext": lambda value: value.__anext__(),
+}  # fmt: skip
+# Methods a stand-in has only if the object's class has them, so that `callable`, `len` and
+# iteration answer for the tester as they would for the object itself.
+ASKED_FOR = (
+    "__call__", "__len__", "__iter__", "__next__", "__getitem__", "__setitem__", "__delitem__",
+    "__contains__", "__bool__", "__hash__", "__int__", "__float__", "__index__", "__abs__",
+    "__round__", "__reversed__", "__neg__", "__pos__", "__invert__", "__await__", "__aiter__",
+    "__anext__", "__enter__", "__aenter__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__",
+    "__divmod__", "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__",
+    "__pow__", "__and__", "__or__", "__xor__", "__matmul__", "__lshift__", "__rshift__",
+    "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__",
+)  # fmt: skip
+_BY_VALUE = (int, float, str, tuple, bytes, complex, frozenset)
+_CONTAINERS = (list, dict, set, bytearray)
+_BUILTIN_OBJECTS = {id(value): name for name, value in vars(builtins).items()}
+
+
+class _Refused(Exception):
+    """The program cannot be run; carries the reply that says so."""
+
+    def __init__(self, reply: Message) -> None:
+        self.reply = reply
+
+
+def _describe(kind: type) -> Json:
+    """Return what a tester needs to know of a class to stand in for its objects."""
+    family = [vars(parent) for parent in type.mro(kind)[:-1]]
+    has = [name for name in ASKED_FOR if any(name in names for names in family)]
+    if any("__hash__" in names and names["__hash__"] is None for names in family[:1]):
+        has.append("unhashable")
+    if kind is types.CoroutineType:
+        has.append("coroutine")
+    return {"name": kind.__name__, "has": has}
+
+
+class Candidate:
+    """Serves one program over a pair of pipes until the tester is done."""
+
+    def __init__(self, source: int, target: int) -> None:
+        self._source, self._target = source, target
+        self._traffic = Traffic(1, export=self._export, adopt=self._adopt)
+        self._objects: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._classes: list[type] = []
+        self._class_numbers: dict[int, int] = {}
+        self._told: list[Json] = []
+        self._module = types.ModuleType(NAME)
+        self._code: types.CodeType | None = None
+        self._event_loop: Any = None
+
+    def serve(self) -> None:
+        """Answer until the pipe closes; always inside a `try` that ends the process."""
+        self._reply({"ready": True})
+        self._answer_until_return()
+
+    def _reply(self, message: Message) -> None:
+        try:
+            self._traffic.seal(message, forget=False)
+            if self._told:
+                message["classes"], self._told = self._told, []
+            send(self._target, message)
+        except PeerBroke as error:  # too large to send: the call fails, the program goes on
+            apology: Message = {"raised": ["RuntimeError"], "args": None, "object": -1}
+            send(self._target, {**apology, "text": str(error)})
+
+    def _answer_until_return(self) -> Message:
+        """Answer requests; return at the message that answers a callback of ours."""
+        while True:
+            message: Json = receive(self._source)
+            self._traffic.unseal(message)
+            for number in message.get("drop", ()):  # after their last changes were taken in
+                self._traffic.forget(number)
+            if message["do"] == "return":
+                return dict(message)
+            try:
+                reply = self._perform(message)
+            except _Refused as refused:
+                reply = refused.reply
+            except BaseException as error:  # noqa: BLE001  # a program may raise anything
+                reply = self._report(error)
+            self._reply(reply)
+
+    def _perform(self, message: Json) -> Message:
+        do = message["do"]
+        if do == "read":
+            self._code = self._read(message["code"], allow_all=message["imports"] == "allow")
+            return {"v": None}
+        if do == "execute":
+            sys.modules[NAME] = self._module
+            exec(self._code, vars(self._module))  # type: ignore[arg-type]  # noqa: S102
+            return {"v": None}
+        if do == "name":
+            scope = vars(self._module)
+            if message["name"] not in scope:
+                return {"missing": True}
+            return {"v": self._traffic.pack(scope[message["name"]])}
+        if do == "judge":
+            return {"v": self._judge(message["text"])}
+        arguments = [self._traffic.unpack(part) for part in message["a"]]
+        named = {key: self._traffic.unpack(part) for key, part in message.get("k", {}).items()}
+        if do == "plain":
+            return {"v": self._traffic.pack(_plain_part(arguments[0]))}
+        if do == "await":
+            return {"v": self._traffic.pack(self._wait_for(arguments[0]))}
+        return {"v": self._traffic.pack(OPERATIONS[do](*arguments, **named))}
+
+    def _read(self, text: str, *, allow_all: bool) -> types.CodeType:
+        """Compile the program, which is still text; nothing of it has run yet."""
+        try:
+            tree = ast.parse(text.removeprefix("\ufeff"), "<candidate>")
+            code = compile(tree, "<candidate>", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise _Refused({"syntax": str(error) or type(error).__name__}) from error
+        if not allow_all:
+            denied = imports.find_denied(tree)
+            if denied is not None:
+                raise _Refused({"denied": denied[0], "line": denied[1]})
+            imports.deny_at_run_time(NAME)
+        return code
+
+    def _judge(self, text: str) -> list[str]:
+        """Grade one assertion here, beside the program; only where a task asks for it."""
+        scope = vars(self._module)
+        try:
+            assertion = assertions.read(text)
+            scope.setdefault(assertions.KIND_OF, type)
+            value = eval(assertion.code, scope)  # noqa: S307
+            passed = not assertion.is_expression or bool(value)
+        except AssertionError as error:
+            return ["assertion_fail", str(error)]
+        except Exception as error:  # noqa: BLE001  # whatever an assertion may meet
+            return ["error", f"{type(error).__name__}: {error}"]
+        return ["pass", ""] if passed else ["assertion_fail", "the expression is false"]
+
+    def _wait_for(self, awaitable: Any) -> Any:
+        import asyncio  # twenty milliseconds that only asynchronous programs pay
+
+        async def wait() -> Any:
+            return await awaitable
+
+        if self._event_loop is None:
+            self._event_loop = asyncio.new_event_loop()
+        return self._event_loop.run_until_complete(wait())
+
+    # --- references
+
+    def _number_of(self, value: Any) -> int:
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(self._objects)
+            self._objects.append(value)
+        return number
+
+    def _class_number(self, kind: type) -> int:
+        number = self._class_numbers.get(id(kind))
+        if number is None:
+            number = self._class_numbers[id(kind)] = len(self._classes)
+            self._classes.append(kind)
+            self._told.append(_describe(kind))
+        return number
+
+    def _export(self, value: Any) -> Json:
+        kind = type(value)
+        if kind is Callback or kind is Foreign:
+            return {"t": "own", "v": object.__getattribute__(value, "_number")}
+        if _BUILTIN_OBJECTS.get(id(value)) is not None:
+            return {"t": "builtin", "v": _BUILTIN_OBJECTS[id(value)]}
+        if kind is types.ModuleType and value.__name__ != NAME:
+            return {"t": "module", "v": value.__name__}
+        reference: Json = {"t": "object", "v": self._number_of(value)}
+        reference["c"] = self._class_number(kind)
+        if issubclass(kind, type):
+            reference["class"] = self._class_number(value)
+            if issubclass(value, BaseException):
+                reference["raises"] = self._ancestry(value)
+        for base in _BY_VALUE:
+            if issubclass(kind, base):
+                reference["base"] = self._traffic.pack(_plain_part(value))
+        if issubclass(kind, _CONTAINERS):
+            reference["holds"] = True
+        return reference
+
+    def _ancestry(self, kind: type) -> list[Json]:
+        """List an exception's classes, nearest first.
+
+        Names for Python's own, a number and a name for the program's.
+        """
+        line: list[Json] = []
+        for parent in type.mro(kind):
+            if _BUILTIN_OBJECTS.get(id(parent)) is not None:
+                line.append(parent.__name__)
+            else:
+                line.append([self._class_number(parent), parent.__name__])
+        return line
+
+    def _adopt(self, reference: Json) -> Any:
+        tag, body = reference["t"], reference["v"]
+        if tag == "object":
+            return self._objects[body]
+        if tag == "class":
+            return self._classes[body]
+        if tag == "callback":
+            return Callback(self, body)
+        if tag == "foreign":
+            return Foreign(self, body)
+        if tag == "builtin":
+            return getattr(builtins, body)
+        if tag == "module":
+            return __import__(body, fromlist=["_"])
+        return iter([self._traffic.unpack(part) for part in body])
+
+    def _report(self, error: BaseException) -> Message:
+        try:
+            packed = self._traffic.pack(tuple(error.args))
+        except Exception:  # noqa: BLE001  # hostile arguments: the text below must do
+            packed = None
+        try:
+            text = str(error)[:2000]
+        except BaseException:  # noqa: BLE001  # a hostile __str__ may raise anything
+            text = ""
+        kind = type(error)
+        return {
+            "raised": self._ancestry(kind),
+            "args": packed,
+            "text": text,
+            "object": self._number_of(error),
+        }
+
+    def ask(self, request: Message) -> Any:
+        """Ask the tester for something only it has, in the middle of answering it."""
+        self._reply(request)
+        answer: Json = self._answer_until_return()
+        if "raised" in answer:
+            kind = getattr(builtins, answer["raised"], RuntimeError)
+            raise kind(answer["text"])
+        return self._traffic.unpack(answer["v"])
+
+    def pack(self, value: Any) -> Json:
+        """Pack a value for a request of ours."""
+        return self._traffic.pack(value)
+
+
+def _plain_part(value: Any) -> Any:
+    """Return the value a subclass of a plain type carries, without anything the subclass says."""
+    for base in (*_BY_VALUE, *_CONTAINERS):
+        if issubclass(type(value), base):
+            if base in (tuple, list, set, frozenset):
+                return base(base.__iter__(value))
+            if base is dict:
+                return dict(dict.items(value))
+            if base is str:
+                return str.__str__(value)
+            if base is int:
+                return int.__add__(value, 0)
+            if base is float:
+                return float.__mul__(value, 1.0)  # keeps the sign of zero
+            return base(value)
+    return None

@@ -1,0 +1,110 @@
+"""The talk with a zygote about one job: the job goes out, verdict and output come in.
+
+Descriptors are opened and closed here; what the bytes mean is for `slot` and `verdict`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import time
+from typing import Any, BinaryIO
+
+from farm.sandbox import limits
+
+PATIENCE_S = 5.0  # beyond the longest timeout, before a zygote counts as lost
+
+
+class Conversation:
+    """One job's pipes, from sending it to the zygote's report."""
+
+    def __init__(
+        self,
+        control: socket.socket,
+        lines: BinaryIO,
+        number: int,
+        text: bytes,
+        bounds: limits.Limits,
+    ) -> None:
+        self._control, self._control_lines, self._number = control, lines, number
+        self._text = memoryview(text)
+        self._bounds = bounds
+        self.verdict = bytearray()
+        self.output = bytearray()
+        self.over = False
+        self._work_in, self._work = os.pipe()
+        self._verdict, self._verdict_in = os.pipe()
+        self._output, self._output_in = os.pipe()
+        self._open = {self._work, self._verdict, self._output}
+
+    def hold(self) -> dict[str, Any] | None:
+        """Send the job and read until the zygote reports; None when it is lost."""
+        line = json.dumps({"job": self._number, "limits": self._bounds._asdict()}).encode("ascii")
+        theirs = [self._work_in, self._verdict_in, self._output_in]
+        try:
+            socket.send_fds(self._control, [line + b"\n"], theirs)
+        except OSError:
+            return None
+        finally:
+            for number in theirs:
+                os.close(number)
+        for number in self._open:
+            os.set_blocking(number, False)
+        longest = max(self._bounds.timeout_s, limits.LONGEST_TIMEOUT_S) + PATIENCE_S
+        deadline = time.monotonic() + longest
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._work, selectors.EVENT_WRITE)
+            for number in (self._verdict, self._output, self._control.fileno()):
+                selector.register(number, selectors.EVENT_READ)
+            while (left_s := deadline - time.monotonic()) > 0:
+                for key, _ in selector.select(left_s):
+                    if key.fd == self._control.fileno():
+                        reported = self._control_lines.readline()
+                        self._read_rest()
+                        return dict(json.loads(reported)) if reported else None
+                    if not self._move(key.fd):
+                        selector.unregister(key.fd)
+                        self._close(key.fd)
+        return None
+
+    def _move(self, number: int) -> bool:
+        """Move bytes on one pipe; False once it is done with."""
+        try:
+            if number == self._work:
+                self._text = self._text[os.write(number, self._text) :]
+                return bool(self._text)
+            part = os.read(number, 1 << 16)
+        except BlockingIOError:
+            return True
+        except BrokenPipeError:
+            return False
+        if number == self._verdict:
+            self.verdict += part
+        else:
+            self.output += part[: limits.OUTPUT_BYTES - len(self.output)]
+            if len(self.output) >= limits.OUTPUT_BYTES and not self.over:
+                self.over = True
+                with contextlib.suppress(OSError):  # a zygote that is gone is met by the reader
+                    self._control.sendall(json.dumps({"kill": self._number}).encode() + b"\n")
+        return bool(part)
+
+    def _read_rest(self) -> None:
+        """Take what was written before the end and not read yet."""
+        for number in (self._verdict, self._output):
+            while number in self._open and not (number == self._output and self.over):
+                before = len(self.verdict) + len(self.output)
+                if not self._move(number) or len(self.verdict) + len(self.output) == before:
+                    break
+
+    def _close(self, number: int) -> None:
+        if number in self._open:
+            self._open.remove(number)
+            os.close(number)
+
+    def close(self) -> None:
+        """Close what is still open."""
+        for number in list(self._open):
+            self._close(number)

@@ -1,0 +1,98 @@
+"""Modules a candidate may not name: a policy with a clear answer, not a wall.
+
+The kernel is the wall. This list tells a reader of the report *why* a program was not run, and
+catches what the kernel would only turn into a confusing error later. Programs that import a
+denied module through another one, or build its name at run time, meet the kernel instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, cast
+
+DENIED = (
+    "asyncio.subprocess",
+    "ctypes",
+    "http.client",
+    "os.system",
+    "requests",
+    "shutil",
+    "socket",
+    "subprocess",
+    "urllib",
+)
+
+
+def is_denied(dotted: str) -> str | None:
+    """Return the entry of the list that covers a dotted name, or None."""
+    for entry in DENIED:
+        if dotted == entry or dotted.startswith(entry + "."):
+            return entry
+    return None
+
+
+def find_denied(tree: ast.AST) -> tuple[str, int] | None:
+    """Return the first denied name a program mentions and its line, or None.
+
+    Sees `import x`, `from x import y`, an attribute chain such as `os.system` whatever is done
+    with it, and `__import__("x")` or `import_module("x")` with the name written out.
+    """
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Import | ast.ImportFrom | ast.Attribute | ast.Call):
+            continue
+        for dotted in _names(node):
+            entry = is_denied(dotted)
+            if entry is not None:
+                return entry, getattr(node, "lineno", 0)
+    return None
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield alias.name
+    elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        for alias in node.names:
+            yield f"{node.module}.{alias.name}"
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        if node.value.id in ("os", "asyncio"):
+            yield f"{node.value.id}.{node.attr}"
+    elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        if name in ("__import__", "import_module") and isinstance(node.args[0].value, str):
+            yield node.args[0].value
+
+
+def deny_at_run_time(program: str) -> None:
+    """Refuse denied modules to code of the module `program`; its libraries may use them.
+
+    Changes this process for good.
+    """
+    python_import, python_import_module = builtins.__import__, importlib.import_module
+
+    def check(name: str) -> None:
+        entry = is_denied(name)
+        # two frames up: who asks, the program itself or a library on its behalf
+        if entry is not None and sys._getframe(2).f_globals.get("__name__") == program:
+            raise ImportError(f"denied import {entry!r}: the import policy does not allow it")
+
+    def guarded_import(name: str, *rest: Any, **named: Any) -> ModuleType:
+        check(name)
+        return python_import(name, *rest, **named)
+
+    def guarded_import_module(name: str, package: str | None = None) -> ModuleType:
+        check(name)
+        return python_import_module(name, package)
+
+    def refused(command: object) -> int:
+        raise ImportError("denied import 'os.system': the import policy does not allow it")
+
+    builtins.__import__ = cast("Any", guarded_import)
+    importlib.import_module = guarded_import_module
+    os.system = cast("Any", refused)

@@ -1,0 +1,78 @@
+"""Exceptions that came from the program, rebuilt so that the tests can catch them.
+
+Python's own exceptions arrive as themselves. Classes of the program become classes here, with
+the same ancestry, so that `except ValueError` and `except TheirError` both work. AssertionError
+alone is marked: raised by the program it is an error, not a failed assertion.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, Protocol
+
+from farm.sandbox.frames import PeerBroke
+from farm.sandbox.plain import Json
+
+
+class Reference:
+    """An object of the program, named by its number, on the way out."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Asker(Protocol):
+    """What such an exception needs of its conversation."""
+
+    def operate(self, operation: str, *arguments: Any, **named: Any) -> Any:
+        """Have the candidate apply one of its operations."""
+
+
+class RaisedByProgram:
+    """Mixed into exceptions of classes the program defines; asks it for their attributes."""
+
+    _session: Asker
+    _object = -1
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or self._object < 0:
+            raise AttributeError(name)
+        return self._session.operate("getattr", Reference(self._object), name)
+
+
+class ProgramAssertion(RaisedByProgram, AssertionError):
+    """An AssertionError of the program's own, which is an error and not a failed assertion."""
+
+
+class Ancestries:
+    """The exception classes of one program, by its numbers for them."""
+
+    def __init__(self) -> None:
+        self._classes: dict[int, type] = {}
+
+    def find(self, line: Json) -> type:
+        """Build, or find, the class for a line of ancestors, nearest first.
+
+        An ancestor is the name of one of Python's, or a number and a name of the program's.
+        """
+        family: type | None = None
+        for ancestor in reversed(line):
+            if type(ancestor) is str:
+                known = vars(builtins).get(ancestor)
+                if isinstance(known, type) and issubclass(known, BaseException):
+                    family = ProgramAssertion if known is AssertionError else known
+                continue
+            number, name = ancestor
+            if type(number) is not int or type(name) is not str:
+                raise PeerBroke("an exception's ancestry is malformed")
+            if number not in self._classes:
+                self._classes[number] = _derive(number, name, family or Exception)
+            family = self._classes[number]
+        return family or Exception
+
+
+def _derive(number: int, name: str, parent: type) -> type:
+    bases = (parent,) if issubclass(parent, RaisedByProgram) else (RaisedByProgram, parent)
+    return type(name.replace("\0", "") or "error", bases, {"_program_class": number})

@@ -1,0 +1,115 @@
+"""Plain values that few programs use: decimals, fractions, dates, arrays.
+
+Kept apart from `plain` because each needs a module that the zygote does not load: a value's
+module is imported on the other side only when such a value arrives.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from farm.sandbox.frames import PeerBroke
+
+
+def tagged(tag: str, body: Any) -> dict[str, Any]:
+    """Return the wire form of a value that is not JSON's own."""
+    return {"t": tag, "v": body}
+
+
+def pack(value: Any, part: Callable[[Any], Any]) -> Any:
+    """Return the packed form of a rare value, None for anything else; `part` packs parts.
+
+    Modules are looked up, never imported to check.
+    """
+    kind = type(value)
+    if value is Ellipsis or value is NotImplemented:
+        return tagged("singleton", [str(value)])
+    home = kind.__module__
+    if type(home) is not str or home not in ("decimal", "fractions", "datetime", "numpy"):
+        return None
+    module = sys.modules.get(home)
+    if module is None or getattr(module, kind.__name__, None) is not kind:
+        return None
+    parts: tuple[Any, ...] | None = None
+    name = kind.__name__
+    if name == "Decimal":
+        parts = (str(value),)
+    elif name == "Fraction":
+        parts = (value.numerator, value.denominator)
+    elif name in ("date", "time") or (name == "datetime" and value.tzinfo is None):
+        parts = (value.isoformat(),)
+    elif name == "timedelta":
+        parts = (value.days, value.seconds, value.microseconds)
+    elif home == "numpy":
+        return _pack_numpy(name, value, part)
+    return None if parts is None else tagged(name, [part(one) for one in parts])
+
+
+def _pack_numpy(name: str, value: Any, part: Callable[[Any], Any]) -> Any:
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or dtype.kind not in "biufcU":
+        return None
+    if name == "ndarray":
+        shape = tuple(value.shape)
+        flat = tuple(value.ravel().tolist())
+        return tagged("ndarray", [part(one) for one in (dtype.str, shape, flat)])
+    return tagged("scalar", [part(one) for one in (dtype.str, value.item())])
+
+
+def _singleton(name: str) -> Any:
+    return {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[name]
+
+
+def _decimal(text: str) -> Any:
+    from decimal import Decimal  # imported where a value needs it: the zygote stays small
+
+    return Decimal(text)
+
+
+def _fraction(numerator: int, denominator: int) -> Any:
+    from fractions import Fraction  # as above
+
+    return Fraction(numerator, denominator)
+
+
+def _moment(kind: str) -> Callable[..., Any]:
+    def read(*parts: Any) -> Any:
+        import datetime  # as above
+
+        made = getattr(datetime, kind)
+        return made(*parts) if kind == "timedelta" else made.fromisoformat(*parts)
+
+    return read
+
+
+def _array(dtype: str, shape: tuple[int, ...], flat: tuple[Any, ...]) -> Any:
+    import numpy  # as above, and only where a program or an assertion made an array
+
+    return numpy.array(flat, dtype=_numeric(dtype)).reshape(shape)
+
+
+def _scalar(dtype: str, value: Any) -> Any:
+    import numpy  # as above
+
+    return numpy.dtype(_numeric(dtype)).type(value)
+
+
+def _numeric(dtype: str) -> str:
+    if type(dtype) is not str or dtype[1:2] not in tuple("biufcU"):
+        raise PeerBroke("an array of an unknown type")
+    return dtype
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "singleton": _singleton,
+    "Decimal": _decimal,
+    "Fraction": _fraction,
+    "date": _moment("date"),
+    "time": _moment("time"),
+    "datetime": _moment("datetime"),
+    "timedelta": _moment("timedelta"),
+    "ndarray": _array,
+    "scalar": _scalar,
+}

@@ -1,0 +1,276 @@
+"""One conversation with one candidate, as the tester leads it.
+
+Turns what the tests do with the program's objects into requests, answers what the program asks
+back, and keeps the record of what a verdict took the program's word for.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import os
+import types
+from typing import Any
+
+from farm.sandbox.frames import Message, PeerBroke, PeerGone, receive, send
+from farm.sandbox.plain import Json, Traffic
+from farm.sandbox.raised import Ancestries, RaisedByProgram, Reference
+from farm.sandbox.standins import Remote, stand_in
+
+# Modules a program may hand over by name; the tester imports its own copy.
+_KNOWN_MODULES = frozenset({
+    "abc", "asyncio", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses",
+    "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "io",
+    "itertools", "json", "math", "numbers", "numpy", "operator", "random", "re", "statistics",
+    "string", "sys", "textwrap", "time", "types", "typing",
+})  # fmt: skip
+
+
+class Session:
+    """One conversation with one candidate; every method may raise `PeerGone` or `PeerBroke`."""
+
+    def __init__(self, source: int, target: int) -> None:
+        self._source, self._target = source, target
+        self._traffic = Traffic(0, export=self._export, adopt=self._adopt)
+        self._functions: list[Any] = []  # kept alive, so that a number means one thing
+        self._function_numbers: dict[int, int] = {}
+        self._classes: list[tuple[str, frozenset[str], type]] = []
+        self._objects: dict[int, Remote] = {}
+        self._values: dict[int, Any] = {}  # values of plain subclasses, kept for identity
+        self._ancestries = Ancestries()
+        self._returned: Any = None
+        self.trust: set[str] = set()
+        self.named_classes: set[int] = set()
+
+    # --- requests
+
+    def request(self, message: Message) -> Json:
+        """Send one request, answer what the program asks meanwhile, return the reply."""
+        self._send(message)
+        while True:
+            reply = self.receive()
+            if "ask" not in reply:
+                return reply
+            self._send(self._answer(reply))
+
+    def _send(self, message: Message) -> None:
+        send(self._target, self._traffic.seal(message, forget=True))
+
+    def receive(self) -> Json:
+        """Wait for one message and take in what it says about classes and containers."""
+        message: Json = receive(self._source)
+        for told in message.get("classes", ()):
+            has = frozenset(name for name in told["has"] if type(name) is str)
+            self._classes.append((str(told["name"]), has, stand_in(has)))
+        self._traffic.unseal(message)
+        return message
+
+    def value_of(self, reply: Json) -> Any:
+        """Return the value in a reply, or raise what the program raised."""
+        if "raised" in reply:
+            raise self._exception(reply)
+        return self._traffic.unpack(reply["v"])
+
+    def operate(self, operation: str, *arguments: Any, **named: Any) -> Any:
+        """Have the candidate apply one of its `OPERATIONS`."""
+        message: Message = {"do": operation, "a": [self._traffic.pack(part) for part in arguments]}
+        if named:
+            message["k"] = {key: self._traffic.pack(part) for key, part in named.items()}
+        return self.value_of(self.request(message))
+
+    def plain(self, value: Remote) -> Any:
+        """Fetch the contents of an object whose class extends a plain container."""
+        return self.operate("plain", value)
+
+    def compare(self, operation: str, left: Remote, right: Remote) -> bool:
+        """Compare two objects by the program's own operator, and say so in `trust`."""
+        self.trust.add("remote_eq" if operation == "eq" else "remote_order")
+        return bool(self.operate(operation, left, right))
+
+    def contains(self, holder: Remote, value: Any) -> bool:
+        """Ask an object that cannot be iterated; one that holds everything holds nothing."""
+        if holder._class not in self.named_classes:
+            raise TypeError("an object of a class the assertion does not name is no container")
+        self.trust.add("remote_contains")
+        decoy = os.urandom(8).hex()
+        if self.operate("contains", holder, decoy if isinstance(value, str) else int(decoy, 16)):
+            raise TypeError("an object that claims to contain anything is no container")
+        return bool(self.operate("contains", holder, value))
+
+    def arithmetic(self, operation: str, *operands: Any) -> Any:
+        """Apply an operator; with plain operands only for classes the assertion names.
+
+        The result then stays an object: plain data out of it would be data the tests handed
+        over, returned.
+        """
+        remote = [part for part in operands if isinstance(part, Remote)]
+        mixed = len(remote) < len(operands) or any(part._mixed for part in remote)
+        if mixed and not any(part._class in self.named_classes for part in remote):
+            raise TypeError("an object of the program has no arithmetic with plain data")
+        self.trust.add("remote_arithmetic")
+        result = self.operate(operation, *operands)
+        if mixed:
+            if not isinstance(result, Remote):
+                raise TypeError(
+                    "arithmetic of the program's object with plain data gave plain data"
+                )
+            object.__setattr__(result, "_mixed", True)
+        return result
+
+    def is_instance(self, value: object, kind: Remote) -> bool:
+        """Answer `isinstance` with a class of the program."""
+        if isinstance(value, Remote) or hasattr(type(value), "_program_object"):
+            return bool(self.operate("isinstance", value, kind))
+        return False
+
+    def kind_of(self, value: Any) -> Any:
+        """Answer `type(value)`: the program's class where the value is the program's."""
+        if isinstance(value, Remote) or hasattr(type(value), "_program_object"):
+            return self.operate("type", value)
+        return type(value)
+
+    def class_has(self, number: int, name: str) -> bool:
+        """Say whether objects of a class have a method."""
+        return name in self._classes[number][1]
+
+    # --- what the program asks
+
+    def _answer(self, asked: Json) -> Message:
+        try:
+            owned = self._functions[asked["n"]]
+            if asked["ask"] == "call":
+                arguments = [self._traffic.unpack(part) for part in asked["a"]]
+                named = {key: self._traffic.unpack(part) for key, part in asked["k"].items()}
+                value = owned(*arguments, **named)
+            else:
+                value = self._attribute(owned, asked)
+            self._returned = value  # held until the next message, or the book would drop it
+            return {"do": "return", "v": self._traffic.pack(value)}
+        except (PeerGone, PeerBroke):
+            raise
+        except Exception as error:  # noqa: BLE001  # a test's function may raise anything
+            return {"do": "return", "raised": type(error).__name__, "text": str(error)[:2000]}
+
+    def _attribute(self, owner: Any, asked: Json) -> Any:
+        """Read or set a public attribute of an object of the tests' own classes, only."""
+        name = asked["name"]
+        if type(name) is not str or name.startswith("_") or not _is_of_the_tests(owner):
+            raise AttributeError("not an attribute the program may see")
+        if asked["ask"] == "set":
+            setattr(owner, name, self._traffic.unpack(asked["v"]))
+            return None
+        return getattr(owner, name)
+
+    # --- references
+
+    def _export(self, value: Any) -> Json:
+        if type(value) is Reference:
+            return {"t": "object", "v": value.number}
+        if isinstance(value, Remote):
+            return {"t": "object", "v": value._number}
+        number = getattr(type(value), "_program_object", None)
+        if number is not None:
+            return {"t": "object", "v": number}
+        if isinstance(value, type) and "_program_class" in vars(value):
+            return {"t": "class", "v": vars(value)["_program_class"]}
+        name = getattr(value, "__name__", "")
+        if type(name) is str and vars(builtins).get(name) is value:
+            return {"t": "builtin", "v": name}
+        if isinstance(value, types.ModuleType):
+            return {"t": "module", "v": name}
+        if _is_of_the_tests(value):
+            return {"t": "foreign", "v": self._own_number(value)}
+        if callable(value):
+            return {"t": "callback", "v": self._own_number(value)}
+        return {"t": "iterator", "v": [self._traffic.pack(part) for part in value]}
+
+    def _own_number(self, value: Any) -> int:
+        number = self._function_numbers.get(id(value))
+        if number is None:
+            number = self._function_numbers[id(value)] = len(self._functions)
+            self._functions.append(value)
+        return number
+
+    def _adopt(self, reference: Json) -> Any:
+        tag, body = reference.get("t"), reference.get("v")
+        if type(body) is int and body >= 0:
+            if tag == "own":
+                return self._functions[body]
+            if tag == "object":
+                return self._stand_in_for(body, reference)
+        if tag == "builtin" and type(body) is str and body in vars(builtins):
+            return vars(builtins)[body]
+        if tag == "module" and type(body) is str and body.split(".")[0] in _KNOWN_MODULES:
+            return importlib.import_module(body)
+        raise PeerBroke(f"a reference to {str(tag)[:20]!r} is not one a program can make")
+
+    def _stand_in_for(self, number: int, reference: Json) -> Any:
+        if number in self._objects:
+            return self._objects[number]
+        if number in self._values:
+            return self._values[number]
+        if "raises" in reference:
+            return self._ancestries.find(reference["raises"])
+        kind = reference["c"]
+        name, has, made_of = self._classes[kind]
+        if "base" in reference:
+            value = self._subclass_value(number, name, self._traffic.unpack(reference["base"]))
+            self._values[number] = value
+            return value
+        if "coroutine" in has:
+            return self._coroutine(number)
+        made: Remote = made_of(self, number, kind, holds="holds" in reference)
+        self._objects[number] = made
+        return made
+
+    def look_up(self, name: str) -> Any:
+        """Return a global of the program; raises `KeyError` when it has none of that name.
+
+        A class found this way counts as named by the assertions.
+        """
+        reply = self.request({"do": "name", "name": name})
+        if "missing" in reply:
+            raise KeyError(name)
+        value = self.value_of(reply)
+        packed = reply["v"]
+        if isinstance(value, Remote) and type(packed.get("class")) is int:
+            self.named_classes.add(packed["class"])
+        return value
+
+    async def _coroutine(self, number: int) -> Any:
+        return self.operate("await", Reference(number))
+
+    def _subclass_value(self, number: int, name: str, value: Any) -> Any:
+        """Make a value of a subclass: plain in every operator, remote by attribute."""
+        session = self
+
+        def attribute(self: Any, wanted: str) -> Any:
+            return session.operate("getattr", Reference(number), wanted)
+
+        base = type(value)
+        if base not in (int, float, str, tuple, bytes, complex, frozenset):
+            raise PeerBroke("a value of a subclass carries no plain value")
+        members = {"__getattr__": attribute, "_program_object": number}
+        return type(name.replace("\0", "") or "value", (base,), members)(value)
+
+    # --- exceptions
+
+    def _exception(self, reply: Json) -> BaseException:
+        kind = self._ancestries.find(reply["raised"])
+        text = reply.get("text")
+        try:
+            arguments = self._traffic.unpack(reply["args"])
+            raised: BaseException = kind(*arguments)
+        except (PeerGone, PeerBroke):
+            raise
+        except Exception:  # noqa: BLE001  # an exception that cannot be rebuilt keeps its text
+            raised = RuntimeError(str(text))
+        if isinstance(raised, RaisedByProgram):
+            raised._session = self
+            raised._object = reply["object"] if type(reply["object"]) is int else -1
+        return raised
+
+
+def _is_of_the_tests(value: Any) -> bool:
+    """Say whether a value is an object of a class that the assertions themselves define."""
+    return type(value).__module__ == "tests" and not isinstance(value, type)

@@ -1,0 +1,209 @@
+"""Runs programs in slots and turns what happened into verdicts; the room's front door.
+
+A slot is one zygote and what is needed to talk to it. The pool has at most as many slots as the
+machine has cores: more would make programs wait for a processor and look slow. Calls block; from
+asynchronous code they belong on a thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal
+
+from farm.errors import SandboxLost, SandboxUnavailable, SpecError, UsageError
+from farm.sandbox import limits
+from farm.sandbox.lockdown import Walls
+from farm.sandbox.slot import Slot, Work
+from farm.sandbox.verdict import LEVELS, CandidateResult, Isolation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How programs are run; the same for all programs of a run.
+
+    `imports` is "deny" (the policy of `farm.sandbox.imports`) or "allow". `require_isolation`
+    names the weakest level to accept. `allow_unisolated` accepts running without any, which is
+    refused otherwise.
+    """
+
+    imports: Literal["allow", "deny"] = "deny"
+    require_isolation: str | None = None
+    allow_unisolated: bool = False
+    walls: Walls = field(default_factory=Walls)
+
+
+class Sandbox:
+    """A pool of slots; safe to use from many threads, closed by `with` or `close`.
+
+    Slots start when they are first needed. Raises `SandboxUnavailable` when the machine does
+    not grant the isolation that the settings ask for.
+    """
+
+    def __init__(self, settings: Settings | None = None, *, slots: int | None = None) -> None:
+        self.settings = settings or Settings()
+        if self.settings.require_isolation not in (None, *LEVELS):
+            raise UsageError(
+                f"isolation level {self.settings.require_isolation!r} is not one of "
+                + ", ".join(LEVELS)
+            )
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        self.slots = max(1, min(slots or cores, cores))
+        self._free: queue.LifoQueue[Slot | None] = queue.LifoQueue()
+        self._closed = False
+        for _ in range(self.slots):
+            self._free.put(None)
+
+    @contextlib.contextmanager
+    def _slot(self) -> Iterator[Slot]:
+        if self._closed:
+            raise UsageError("the sandbox is closed: open another one")
+        slot = self._free.get()
+        try:
+            if slot is None:
+                slot = self._new_slot()
+            yield slot
+        finally:
+            self._free.put(slot)
+
+    def _new_slot(self) -> Slot:
+        slot = Slot(self.settings.walls)
+        level, wanted = slot.isolation.level, self.settings.require_isolation
+        if wanted is not None and not slot.isolation.reaches(wanted):
+            slot.close()
+            raise SandboxUnavailable(
+                f"isolation {level!r} is all this machine grants and {wanted!r} is required: "
+                "use another machine, or a weaker --require-isolation"
+            )
+        if level == "advisory" and not self.settings.allow_unisolated:
+            slot.close()
+            raise SandboxUnavailable(
+                "this machine offers no isolation for programs a model wrote: "
+                "use another one, or accept the risk with --allow-unisolated"
+            )
+        return slot
+
+    def run(self, work: Work) -> CandidateResult:
+        """Run one program; waits for a free slot. A slot that was lost is tried once more."""
+        with self._slot() as slot:
+            try:
+                return slot.run(work, imports=self.settings.imports)
+            except SandboxLost:
+                return slot.run(work, imports=self.settings.imports)
+
+    def probe(self) -> dict[str, Any]:
+        """Return the isolation in force and every attack's result, as plain data."""
+        with self._slot() as slot:
+            return dict(slot.found)
+
+    @property
+    def isolation(self) -> Isolation:
+        """The isolation in force, for the header of a run."""
+        with self._slot() as slot:
+            return slot.isolation
+
+    def close(self) -> None:
+        """End all slots that are free; a caller still in `run` keeps its own to the end."""
+        self._closed = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                slot = self._free.get_nowait()
+                if slot is not None:
+                    slot.close()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def checked_work(
+    code: str,
+    assertions: Sequence[str] | str,
+    *,
+    timeout_s: float,
+    entry_point: str | None = None,
+    grading: Literal["split", "in_process"] = "split",
+) -> Work:
+    """Return the work a caller asks for; raises `SpecError` for what cannot be judged."""
+    listed = (assertions,) if isinstance(assertions, str) else tuple(assertions)
+    if not listed:
+        raise SpecError("no assertions are given, so there is nothing to judge the program by")
+    for text in (code, *listed):
+        if not isinstance(text, str):
+            raise SpecError(f"code and assertions are text, not {type(text).__name__}")
+    if not 0 < timeout_s <= limits.LONGEST_TIMEOUT_S:
+        raise SpecError(
+            f"timeout {timeout_s!r} s is outside 0 to {limits.LONGEST_TIMEOUT_S:g} s: "
+            "choose one inside"
+        )
+    return Work(
+        code=code,
+        assertions=listed,
+        bounds=limits.Limits(timeout_s=float(timeout_s)),
+        entry_point=entry_point,
+        grading=grading,
+    )
+
+
+_shared_sandboxes: dict[Settings, Sandbox] = {}
+_shared_lock = threading.Lock()
+
+
+def shared(settings: Settings) -> Sandbox:
+    """Return this process's sandbox for these settings; closed when the interpreter ends."""
+    with _shared_lock:
+        if settings not in _shared_sandboxes:
+            sandbox = _shared_sandboxes[settings] = Sandbox(settings)
+            atexit.register(sandbox.close)
+        return _shared_sandboxes[settings]
+
+
+def run_candidate(
+    code: str,
+    assertions: Sequence[str] | str,
+    timeout_s: float = limits.DEFAULT_TIMEOUT_S,
+    *,
+    entry_point: str | None = None,
+    grading: Literal["split", "in_process"] = "split",
+    settings: Settings | None = None,
+) -> CandidateResult:
+    """Run a program a model wrote and judge it by assertions it cannot see.
+
+    An assertion is an expression, an `assert`, or a block of statements that contains asserts;
+    all share one program and its state. `timeout_s` is for loading and all assertions together,
+    at most 30. `entry_point` names the function under test where it is called like a builtin.
+    Raises `SpecError` for unusable arguments, `SandboxUnavailable` when the machine does not
+    grant the isolation asked for; whatever the program does ends in a `CandidateResult`.
+    """
+    work = checked_work(
+        code, assertions, timeout_s=timeout_s, entry_point=entry_point, grading=grading
+    )
+    return shared(settings or Settings()).run(work)
+
+
+def score_code_exec(
+    code: str,
+    assertions: Sequence[str] | str,
+    timeout_s: float = limits.DEFAULT_TIMEOUT_S,
+    *,
+    entry_point: str | None = None,
+    settings: Settings | None = None,
+) -> float:
+    """Return the share of assertions that a program passes, in [0, 1]."""
+    return run_candidate(
+        code, assertions, timeout_s, entry_point=entry_point, settings=settings
+    ).score

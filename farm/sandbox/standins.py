@@ -1,0 +1,213 @@
+"""Stand-ins for the program's objects: what can be done with one, and what it refuses.
+
+What a stand-in must never do is let the program decide how it compares with data of the tests:
+an object is not equal to plain data whatever its `__eq__` says, and does not turn arithmetic
+with plain data into plain data. A stand-in has exactly the special methods that the object's
+class has, so `callable`, `len` and iteration answer as they would for the object itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Asker(Protocol):
+    """What a stand-in needs of the conversation it belongs to; `remote.Session` has it."""
+
+    def operate(self, operation: str, *arguments: Any, **named: Any) -> Any:
+        """Have the candidate apply one of its operations."""
+
+    def plain(self, value: Remote) -> Any:
+        """Fetch the contents of an object whose class extends a plain container."""
+
+    def compare(self, operation: str, left: Remote, right: Remote) -> bool:
+        """Compare two objects by the program's own operator."""
+
+    def contains(self, holder: Remote, value: Any) -> bool:
+        """Ask an object that cannot be iterated."""
+
+    def arithmetic(self, operation: str, *operands: Any) -> Any:
+        """Apply an operator of the program's."""
+
+    def is_instance(self, value: object, kind: Remote) -> bool:
+        """Answer `isinstance` with a class of the program."""
+
+    def class_has(self, number: int, name: str) -> bool:
+        """Say whether objects of a class have a method."""
+
+
+class Remote:
+    """Base of all stand-ins; what else they can do depends on the object's class."""
+
+    __slots__ = ("__weakref__", "_class", "_holds", "_mixed", "_number", "_session")
+    _class: int
+    _holds: bool
+    _mixed: bool
+    _number: int
+    _session: Asker
+
+    def __init__(self, session: Asker, number: int, kind: int, *, holds: bool) -> None:
+        set_own = object.__setattr__
+        set_own(self, "_session", session)
+        set_own(self, "_number", number)
+        set_own(self, "_class", kind)
+        set_own(self, "_holds", holds)  # a subclass of a container: its contents can be fetched
+        set_own(self, "_mixed", False)  # came out of arithmetic with data of the tests
+
+    def __getattr__(self, name: str) -> Any:
+        return self._session.operate("getattr", self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._session.operate("setattr", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._session.operate("delattr", self, name)
+
+    def __str__(self) -> str:
+        return str(self._session.operate("str", self))
+
+    def __repr__(self) -> str:
+        return str(self._session.operate("repr", self))
+
+    def __format__(self, style: str) -> str:
+        return str(self._session.operate("format", self, style))
+
+    def __dir__(self) -> list[str]:
+        return [str(name) for name in self._session.operate("getattr", self, "__dict__")]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if self._holds and not isinstance(other, Remote):
+            return bool(self._session.plain(self) == other)
+        return isinstance(other, Remote) and self._session.compare("eq", self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return int(self._session.operate("hash", self))
+
+    def __instancecheck__(self, value: object) -> bool:
+        return self._session.is_instance(value, self)
+
+    def __subclasscheck__(self, kind: type) -> bool:
+        return bool(self._session.operate("issubclass", kind, self))
+
+
+def _forward(operation: str) -> Callable[..., Any]:
+    def method(self: Remote, *arguments: Any, **named: Any) -> Any:
+        return self._session.operate(operation, self, *arguments, **named)
+
+    return method
+
+
+def _forward_iteration(operation: str) -> Callable[..., Any]:
+    def method(self: Remote) -> Any:
+        found = self._session.operate(operation, self)
+        return found if isinstance(found, Remote) else iter(found)
+
+    return method
+
+
+def _forward_number(operation: str) -> Callable[..., Any]:
+    def method(self: Remote, *arguments: Any) -> Any:
+        if self._mixed:
+            raise TypeError("an object made by arithmetic with plain data is no plain number")
+        return self._session.operate(operation, self, *arguments)
+
+    return method
+
+
+def _operator(operation: str, *, reflected: bool = False) -> Callable[..., Any]:
+    def method(self: Remote, other: Any, *rest: Any) -> Any:
+        operands = (other, self) if reflected else (self, other)
+        return self._session.arithmetic(operation, *operands, *rest)
+
+    return method
+
+
+def _ordering(operation: str) -> Callable[..., Any]:
+    def method(self: Remote, other: Any) -> bool:
+        if not isinstance(other, Remote):
+            raise TypeError("an object of the program has no order with plain data")
+        return self._session.compare(operation, self, other)
+
+    return method
+
+
+def _contains(self: Remote, value: Any) -> bool:
+    session = self._session
+    if session.class_has(self._class, "__iter__"):
+        return any(part is value or part == value for part in iter(self))
+    return session.contains(self, value)
+
+
+def _wait(self: Remote) -> Any:
+    yield from ()
+    return self._session.operate("await", self)
+
+
+def _enter(self: Remote) -> Any:
+    return self._session.operate("getattr", self, "__enter__")()
+
+
+def _leave(self: Remote, *_: Any) -> Any:
+    return self._session.operate("getattr", self, "__exit__")(None, None, None)
+
+
+async def _enter_async(self: Remote) -> Any:
+    return await self._session.operate("getattr", self, "__aenter__")()
+
+
+async def _leave_async(self: Remote, *_: Any) -> Any:
+    return await self._session.operate("getattr", self, "__aexit__")(None, None, None)
+
+
+_ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "matmul",
+    "lshift", "rshift", "divmod",
+)  # fmt: skip
+_METHODS: dict[str, Callable[..., Any]] = {
+    "__call__": _forward("call"),
+    "__len__": _forward_number("len"),
+    "__iter__": _forward_iteration("iter"),
+    "__reversed__": _forward_iteration("reversed"),
+    "__next__": _forward("next"),
+    "__getitem__": _forward("getitem"),
+    "__setitem__": _forward("setitem"),
+    "__delitem__": _forward("delitem"),
+    "__contains__": _contains,
+    "__bool__": _forward_number("bool"),
+    "__await__": _wait,
+    "__aiter__": _forward("aiter"),
+    "__anext__": _forward("anext"),
+    "__enter__": _enter,
+    "__aenter__": _enter_async,
+    **{f"__{name}__": _forward_number(name) for name in ("int", "float", "index", "round", "abs")},
+    **{f"__{name}__": _forward_number(name) for name in ("neg", "pos", "invert")},
+    **{f"__{name}__": _ordering(name) for name in ("lt", "le", "gt", "ge")},
+}
+for _name in _ARITHMETIC:
+    _asked = _name + "_" if _name in ("and", "or") else _name
+    _METHODS[f"__{_name}__"] = _operator(_asked)
+    _METHODS[f"__r{_name}__"] = _operator(_asked, reflected=True)
+
+
+_STAND_INS: dict[frozenset[str], type] = {}
+
+
+def stand_in(has: frozenset[str]) -> type:
+    """Return the class of stand-ins that have exactly the methods named."""
+    if has not in _STAND_INS:
+        members: dict[str, Any] = {name: _METHODS[name] for name in has if name in _METHODS}
+        if "__enter__" in has:
+            members["__exit__"] = _leave
+        if "__aenter__" in has:
+            members["__aexit__"] = _leave_async
+        if "unhashable" in has:
+            members["__hash__"] = None
+        members["__slots__"] = ()
+        _STAND_INS[has] = type("Remote", (Remote,), members)
+    return _STAND_INS[has]

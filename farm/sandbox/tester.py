@@ -1,0 +1,176 @@
+"""The tester: owns the assertions and the verdict pipe, reaches the program by calls only.
+
+Writes one JSON line per fact: how loading went, each assertion as it is judged, the end. Lines
+stream, so a program that runs out of time keeps the assertions it has passed. What the facts
+add up to is decided by `verdict`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from farm.sandbox import assertions
+from farm.sandbox.assertions import Assertion, BadAssertion
+from farm.sandbox.frames import PeerBroke, PeerGone
+from farm.sandbox.plain import Json
+from farm.sandbox.raised import ProgramAssertion
+from farm.sandbox.remote import Session
+from farm.sandbox.standins import Remote
+
+_PYTHONS_OWN = vars(builtins)
+_LONGEST_TEXT = 500
+
+
+class Names(dict[str, Any]):
+    """The assertions' global names: their own, then Python's, then the program's, live.
+
+    `overridden` names builtins that are meant as the program's.
+    """
+
+    def __init__(self, session: Session, overridden: frozenset[str]) -> None:
+        super().__init__(__name__="tests", __builtins__=builtins)
+        self[assertions.KIND_OF] = session.kind_of
+        self._session = session
+        self.overridden = overridden
+        self.kept: dict[str, Any] = {}  # objects of the program met in this assertion
+
+    def __missing__(self, name: str) -> object:
+        if name in self.kept:
+            return self.kept[name]
+        if name in _PYTHONS_OWN and name not in self.overridden:
+            return _PYTHONS_OWN[name]
+        try:
+            value = self._session.look_up(name)
+        except KeyError:
+            if name in _PYTHONS_OWN:
+                return _PYTHONS_OWN[name]
+            raise
+        if isinstance(value, Remote):  # plain values may change with every call: never kept
+            self.kept[name] = value
+        return value
+
+    def own_functions(self) -> frozenset[str]:
+        """Names of functions and classes the assertions have defined themselves."""
+        return frozenset(
+            name for name, value in self.items() if getattr(value, "__module__", "") == "tests"
+        )
+
+
+def run(job: Json, *, source: int, target: int, verdict: int) -> None:
+    """Judge one job over the pipes of its candidate and report to `verdict`."""
+
+    def tell(fact: Json) -> None:
+        os.write(verdict, json.dumps(fact).encode("ascii") + b"\n")
+
+    session = Session(source, target)
+    try:
+        if session.receive().get("ready") is not True:
+            raise PeerBroke("the candidate's first word is not that it is ready")
+    except (PeerGone, PeerBroke) as error:
+        tell({"load": "harness", "why": str(error)})
+        return
+    loading = _load(session, job)
+    tell(loading)
+    if loading["load"] == "ok":
+        judge = _judge_in_process if job["grading"] == "in_process" else _judge_all
+        judge(session, job, tell)
+    tell({"end": True})
+
+
+def _load(session: Session, job: Json) -> Json:
+    """Have the program compiled, then run; say how it went."""
+    try:
+        reply = session.request({"do": "read", "code": job["code"], "imports": job["imports"]})
+        if "syntax" in reply:
+            return {"load": "syntax_error", "why": _cut(reply["syntax"])}
+        if "denied" in reply:
+            name, line = reply["denied"], reply["line"]
+            why = f"denied import {name!r}, line {line}: the import policy does not allow it"
+            return {"load": "error", "why": why}
+        session.value_of(session.request({"do": "execute"}))
+    except PeerGone:
+        return {"load": "error", "why": "the program ended its process while it was loaded"}
+    except BaseException as error:  # noqa: BLE001  # what the program raises, whatever it is
+        return {"load": "error", "why": _say(error)}
+    return {"load": "ok"}
+
+
+def _read_all(texts: Sequence[str]) -> list[Assertion | BadAssertion]:
+    found: list[Assertion | BadAssertion] = []
+    for text in texts:
+        try:
+            found.append(assertions.read(text))
+        except BadAssertion as error:
+            found.append(error)
+    return found
+
+
+def _judge_all(session: Session, job: Json, tell: Callable[[Json], None]) -> None:
+    read = _read_all(job["assertions"])
+    good = [one for one in read if isinstance(one, Assertion)]
+    called = frozenset().union(*[one.calls for one in good])
+    entry = job["entry_point"]
+    overridden = {entry} if entry else set()
+    if not entry and called <= _PYTHONS_OWN.keys():  # nothing else can be what is tested
+        overridden = {one.overridable for one in good if one.overridable}
+    names = Names(session, frozenset(overridden))
+    for index, one in enumerate(read):
+        result, why = _judge(names, one)
+        tell({"i": index, "r": result, "why": _cut(why), "trust": sorted(session.trust)})
+
+
+def _judge(names: Names, one: Assertion | BadAssertion) -> tuple[str, str]:
+    """Run one assertion; return its result and what to say about it."""
+    if isinstance(one, BadAssertion):
+        return "error", str(one)
+    names.kept.clear()
+    try:
+        value = eval(one.code, names)  # noqa: S307  # the assertions are ours to run
+        if one.is_expression:
+            if value is None and one.calls & names.own_functions():
+                return "pass", ""  # check(f) of a block that came before: it raises when it fails
+            passed = bool(value)
+            return ("pass", "") if passed else ("assertion_fail", "the expression is false")
+        if not one.can_fail and not one.calls & names.own_functions():
+            return "error", "the block contains no assert, so it judges nothing"
+    except PeerGone:
+        return "error", "the program ended its process"
+    except PeerBroke as error:
+        return "error", f"the program broke off the conversation: {error}"
+    except ProgramAssertion as error:
+        return "error", f"the program raised {_say(error)}"
+    except AssertionError as error:
+        return "assertion_fail", str(error)
+    except BaseException as error:  # noqa: BLE001  # tests and program may raise anything
+        return "error", _say(error)
+    return "pass", ""
+
+
+def _judge_in_process(session: Session, job: Json, tell: Callable[[Json], None]) -> None:
+    """Let the candidate judge itself, for tasks that ask for it; every verdict says so."""
+    for index, text in enumerate(job["assertions"]):
+        try:
+            reply = session.request({"do": "judge", "text": text})
+            result, why = reply["v"]
+            if result not in ("pass", "assertion_fail", "error"):
+                raise PeerBroke("no such result")
+        except PeerGone:
+            result, why = "error", "the program ended its process"
+        except BaseException as error:  # noqa: BLE001  # whatever the other end sent
+            result, why = "error", _say(error)
+        tell({"i": index, "r": result, "why": _cut(why), "trust": ["in_process"]})
+
+
+def _say(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  # its text may need a program that is gone
+        return type(error).__name__
+
+
+def _cut(text: object) -> str:
+    return str(text)[:_LONGEST_TEXT]

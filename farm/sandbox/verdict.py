@@ -1,0 +1,174 @@
+"""What became of a program: the values a caller gets, and the rule that makes them.
+
+Pure: the tester's lines and the zygote's account of the ending go in, a `CandidateResult` comes
+out. Only the tester's lines can make an assertion pass; everything else can only take away.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Outcome = Literal["pass", "assertion_fail", "syntax_error", "timeout", "error"]
+AssertionOutcome = Literal["pass", "assertion_fail", "error", "not_reached"]
+# Weakest first; a run may demand one of them or better.
+LEVELS = ("advisory", "partial", "seatbelt", "os-enforced", "os-enforced+ns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertionResult:
+    """One assertion: how it ended and, unless it passed, why."""
+
+    outcome: AssertionOutcome
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """What stood between a program and the machine, as an attack on it found out.
+
+    `grading` is "split" when assertions ran out of the program's reach, else "in_process".
+    `trust` names what a verdict took the program's word for: "remote_eq", "remote_order",
+    "remote_arithmetic", "remote_contains", "in_process". Empty for plain results.
+    """
+
+    level: str
+    landlock_abi: int
+    seccomp: bool
+    namespaces: bool
+    grading: str = "split"
+    trust: tuple[str, ...] = ()
+
+    def reaches(self, level: str) -> bool:
+        """Say whether this isolation is `level` or better."""
+        return LEVELS.index(self.level) >= LEVELS.index(level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateResult:
+    """The verdict on one program.
+
+    `score` is `passed / total`; assertions that were not reached count as failed. `outcome` is
+    "pass" only when all passed. `starved` says the program waited for a processor so long that
+    its deadline was moved: a timeout that is also starved says little about the program.
+    `output` is what the program printed, up to the cap, undecodable bytes escaped.
+    """
+
+    outcome: Outcome
+    score: float
+    passed: int
+    total: int
+    assertions: tuple[AssertionResult, ...]
+    detail: str
+    isolation: Isolation
+    starved: bool = False
+    output: str = ""
+    cpu_ms: float = 0.0
+    wall_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The zygote's and the runner's account of how a job ended."""
+
+    timeout: bool = False
+    over_output: bool = False
+    over_quota: bool = False
+    starved: bool = False
+    signal: int = 0
+    cpu_ms: float = 0.0
+    wall_ms: float = 0.0
+
+
+def decide(
+    lines: Sequence[Mapping[str, Any]],
+    account: Account,
+    *,
+    total: int,
+    isolation: Isolation,
+    output: str = "",
+) -> CandidateResult:
+    """Return the verdict that a tester's `lines` and the `account` add up to."""
+    loading = next((line for line in lines if "load" in line), {})
+    judged = {line["i"]: line for line in lines if "i" in line}
+    results = tuple(_one(judged.get(index)) for index in range(total))
+    passed = sum(result.outcome == "pass" for result in results)
+    ended = any("end" in line for line in lines)
+    outcome, detail = _sum_up(loading, results, account, ended=ended)
+    trust = sorted({name for line in judged.values() for name in line["trust"]})
+    return CandidateResult(
+        outcome=outcome,
+        score=passed / total,
+        passed=passed,
+        total=total,
+        assertions=results,
+        detail=detail,
+        isolation=Isolation(
+            level=isolation.level,
+            landlock_abi=isolation.landlock_abi,
+            seccomp=isolation.seccomp,
+            namespaces=isolation.namespaces,
+            grading="in_process" if "in_process" in trust else isolation.grading,
+            trust=tuple(trust),
+        ),
+        starved=account.starved,
+        output=output,
+        cpu_ms=account.cpu_ms,
+        wall_ms=account.wall_ms,
+    )
+
+
+def _one(line: Mapping[str, Any] | None) -> AssertionResult:
+    if line is None:
+        return AssertionResult(outcome="not_reached")
+    return AssertionResult(outcome=line["r"], detail=printable(line["why"]))
+
+
+def _sum_up(
+    loading: Mapping[str, Any],
+    results: Sequence[AssertionResult],
+    account: Account,
+    *,
+    ended: bool,
+) -> tuple[Outcome, str]:
+    if account.over_output:
+        return "error", "output_limit: the program printed more than 256 KiB"
+    if account.over_quota:
+        return "error", "scratch_limit: the program filled its scratch directory"
+    if account.timeout or account.signal == signal.SIGXCPU:
+        return "timeout", _why_timeout(account)
+    if loading.get("load") == "syntax_error":
+        return "syntax_error", printable(loading["why"])
+    if loading.get("load") == "error":
+        return "error", printable(loading["why"]) + _why_dead(account)
+    if not ended:
+        return "error", "the tester ended before it was done" + _why_dead(account)
+    for kind in ("error", "assertion_fail"):
+        for index, result in enumerate(results):
+            if result.outcome == kind:
+                return kind, f"assertion {index + 1}: {result.detail or 'failed'}" + (
+                    _why_dead(account) if kind == "error" else ""
+                )
+    if any(result.outcome != "pass" for result in results):
+        return "error", "the tester did not reach every assertion"
+    return "pass", ""
+
+
+def _why_timeout(account: Account) -> str:
+    used = f"after {account.wall_ms / 1000:.1f} s, {account.cpu_ms / 1000:.1f} s of them on a core"
+    starved = "; the machine was busy, run it again when it is not" if account.starved else ""
+    return f"out of time {used}{starved}"
+
+
+def _why_dead(account: Account) -> str:
+    if account.signal in (0, signal.SIGKILL):  # every program is ended by SIGKILL when done
+        return ""
+    return f" (ended by signal {account.signal})"
+
+
+def printable(text: str) -> str:
+    """Return text that any encoder takes: lone surrogates and control characters escaped."""
+    safe = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in safe)

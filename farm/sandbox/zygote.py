@@ -1,0 +1,290 @@
+"""The zygote: one warmed interpreter per slot that forks candidate and tester for each job.
+
+It never reads a job. Descriptors arrive over its control socket and go to the tester; whatever
+the zygote held in memory, the candidate would inherit. It keeps the time, ends both processes,
+and sees to the scratch directory. Started by `runner` as a program of its own, with an empty
+environment and without the site module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, NamedTuple
+
+from farm.sandbox import candidate, kernel, landlock, limits, namespaces, probe, rehearsal, tester
+from farm.sandbox.lockdown import Lockdown, Walls, close_others
+from farm.sandbox.scratch import Scratch
+
+# What many programs import: loaded once here instead of in each candidate. The list is short
+# because a larger zygote takes longer to fork.
+_WARM = (
+    "math", "collections", "itertools", "functools", "re", "heapq", "bisect", "operator",
+    "string", "copy", "typing",
+)  # fmt: skip
+_QUOTA_LOOK_S = 0.02
+# Waiting for a processor below this share of the time limit is ordinary on a shared machine.
+_STARVED_SHARE = 1 / 3
+
+
+class Job(NamedTuple):
+    """What the zygote is told of a job: its number, its limits, whose pipes it gets."""
+
+    number: int
+    bounds: limits.Limits
+
+
+class Ending(NamedTuple):
+    """How a job ended: by time, by the runner's word, by quota, or by the tester being done."""
+
+    timeout: bool = False
+    killed: bool = False
+    over_quota: bool = False
+    starved: bool = False
+    runner_gone: bool = False
+
+
+class Zygote:
+    """Serves one control socket; one job at a time."""
+
+    def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
+        self._control = control
+        self._lines = b""
+        self._descriptors: list[int] = []
+        self._scratch, self._lockdown, self.isolation = _settle(settings)
+
+    def serve(self) -> None:
+        """Take jobs until the runner closes the socket."""
+        self._tell({"ready": os.getpid(), "isolation": self.isolation})
+        while True:
+            line = self._next_line()
+            if line is None:
+                return
+            if "kill" in line:
+                continue  # came too late for the job it meant
+            job = Job(line["job"], limits.Limits(**line["limits"]))
+            if not self._run(job):
+                return
+
+    def leave(self) -> None:
+        """Remove what is on disk; the runner does it too, if it still can."""
+        self._scratch.remove()
+
+    def _tell(self, fact: dict[str, Any]) -> None:
+        self._control.sendall(json.dumps(fact).encode("ascii") + b"\n")
+
+    def _next_line(self) -> dict[str, Any] | None:
+        """Wait for one line of the control socket; None when the runner is gone."""
+        while b"\n" not in self._lines:
+            try:
+                part, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 8)
+            except OSError:
+                return None
+            if not part:
+                return None
+            self._lines += part
+            self._descriptors += descriptors
+        first, self._lines = self._lines.split(b"\n", 1)
+        return dict(json.loads(first))
+
+    def _run(self, job: Job) -> bool:
+        """Run one job from fork to report; False when the runner is gone."""
+        work, verdict, output = self._descriptors[:3]
+        del self._descriptors[:3]
+        to_candidate, from_tester = os.pipe()
+        to_tester, from_candidate = os.pipe()
+        done, held = os.pipe()  # the tester's end closes when it is over
+        started = time.monotonic()
+        programs = os.fork()
+        if programs == 0:
+            self._become_candidate(job, source=to_candidate, target=from_candidate, output=output)
+        judge = os.fork()
+        if judge == 0:
+            self._become_tester(
+                job, work=work, verdict=verdict, source=to_tester, target=from_tester, held=held
+            )
+        for number in (work, verdict, output, to_candidate, from_tester, to_tester):
+            os.close(number)
+        os.close(from_candidate)
+        os.close(held)
+        ending = self._wait(job, done=done, started=started, processes=(programs, judge))
+        os.close(done)
+        if not self._lockdown.walls.seccomp:  # what could fork may have left children
+            with contextlib.suppress(OSError):
+                os.killpg(programs, signal.SIGKILL)
+        for process in (programs, judge):  # not reaped yet, so the numbers are still theirs
+            os.kill(process, signal.SIGKILL)
+        _, status, used = os.wait4(programs, 0)
+        _, judge_status, _ = os.wait4(judge, 0)
+        if ending.runner_gone:
+            return False
+        self._report(job, ending, started=started, status=status, judge=judge_status, used=used)
+        return True
+
+    def _report(
+        self,
+        job: Job,
+        ending: Ending,
+        *,
+        started: float,
+        status: int,
+        judge: int,
+        used: resource.struct_rusage,
+    ) -> None:
+        wall_s = time.monotonic() - started
+        left: str | None = None
+        if not self._scratch.is_empty():
+            left = self._scratch.renew()
+            self._lockdown.move_scratch(self._scratch.path)
+        self._tell(
+            {
+                "done": job.number,
+                "timeout": ending.timeout,
+                "over_quota": ending.over_quota,
+                "starved": ending.starved,
+                "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+                "judge": judge,
+                "wall_ms": round(wall_s * 1000, 2),
+                "cpu_ms": round((used.ru_utime + used.ru_stime) * 1000, 2),
+                "rss_kb": used.ru_maxrss,
+                "left": left,
+            }
+        )
+
+    def _wait(self, job: Job, *, done: int, started: float, processes: tuple[int, int]) -> Ending:
+        """Wait for the tester, the deadline, the quota or a word from the runner.
+
+        The deadline is moved by the time the job spent waiting for a processor, so a busy
+        machine does not make a program wrong; never past the longest timeout.
+        """
+        poller = select.poll()
+        poller.register(done, select.POLLIN)
+        poller.register(self._control.fileno(), select.POLLIN)
+        deadline = started + job.bounds.timeout_s
+        latest = started + max(limits.LONGEST_TIMEOUT_S, job.bounds.timeout_s)
+        starved = False
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                waited_s = _waited_for_a_processor(processes)
+                starved = waited_s > job.bounds.timeout_s * _STARVED_SHARE
+                moved = min(started + job.bounds.timeout_s + waited_s, latest)
+                if not starved or moved - deadline < 0.005:
+                    return Ending(timeout=True, starved=starved)
+                deadline = moved
+                continue
+            wait_s = left_s if self._scratch.own_file_system else min(left_s, _QUOTA_LOOK_S)
+            ready = [number for number, _ in poller.poll(wait_s * 1000 + 1)]
+            if self._control.fileno() in ready:
+                line = self._next_line()
+                if line is None:
+                    return Ending(runner_gone=True)
+                if line.get("kill") == job.number:
+                    return Ending(killed=True)
+            if done in ready:
+                return Ending(starved=starved)
+            if self._scratch.over_quota():
+                return Ending(over_quota=True)
+
+    def _become_candidate(self, job: Job, *, source: int, target: int, output: int) -> None:
+        """Never returns: this process is the candidate from here on."""
+        try:
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            self._lockdown.enter("candidate", bounds=job.bounds, keep={source, target})
+            candidate.Candidate(source, target).serve()
+        except BaseException:  # noqa: BLE001  # whatever a program left to be raised here
+            os._exit(70)
+        os._exit(0)
+
+    def _become_tester(
+        self, job: Job, *, work: int, verdict: int, source: int, target: int, held: int
+    ) -> None:
+        """Never returns: this process is the tester from here on."""
+        try:
+            keep = {work, verdict, source, target, held}
+            bounds = job.bounds._replace(
+                timeout_s=limits.LONGEST_TIMEOUT_S, memory_mb=limits.Limits().memory_mb
+            )
+            self._lockdown.enter("tester", bounds=bounds, keep=keep)
+            text = bytearray()
+            while part := os.read(work, 1 << 20):
+                text += part
+            tester.run(json.loads(text), source=source, target=target, verdict=verdict)
+        except BaseException:  # noqa: BLE001  # its absence of an end line is the message
+            os._exit(70)
+        os._exit(0)
+
+
+def _waited_for_a_processor(processes: tuple[int, int]) -> float:
+    """Return the seconds that candidate and tester were ready to run and did not.
+
+    From the scheduler's own account; 0 where the kernel does not keep it. Of the candidate's
+    threads the one that waited longest counts.
+    """
+    waited_ns = 0
+    for process in processes:
+        longest = 0
+        try:
+            for thread in os.listdir(f"/proc/{process}/task"):
+                with open(f"/proc/{process}/task/{thread}/schedstat", encoding="ascii") as file:
+                    longest = max(longest, int(file.read().split()[1]))
+        except (OSError, ValueError, IndexError):
+            continue
+        waited_ns += longest
+    return waited_ns / 1e9
+
+
+def _settle(settings: dict[str, Any]) -> tuple[Scratch, Lockdown, dict[str, Any]]:
+    """Put up the walls the machine has, attack them, and keep what held."""
+    walls = Walls(**settings["walls"])
+    if walls.namespaces:
+        namespaces.enter()
+    if sys.platform == "linux":
+        # after the namespaces: the id maps of a process that is not dumpable belong to root
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        walls = walls._replace(
+            landlock=walls.landlock and landlock.abi() > 0,
+            seccomp=walls.seccomp and probe.can_filter_calls(),
+        )
+    scratch = Scratch(settings["base"], own_file_system=walls.namespaces)
+    lockdown = Lockdown(walls, packages=settings["packages"], scratch=scratch.path)
+    found = probe.attack(lockdown)
+    if not scratch.is_empty():
+        scratch.renew()
+        lockdown.move_scratch(scratch.path)
+    return scratch, lockdown, found
+
+
+def main() -> None:
+    """Start from the settings on the command line; end when the runner goes away."""
+    settings = json.loads(sys.argv[1])
+    control = socket.socket(fileno=settings["control"])
+    close_others({control.fileno()})
+    for name in _WARM:
+        importlib.import_module(name)
+    sys.path[:] = [*settings["library"], *settings["packages"]]
+    sys.argv[:] = [candidate.NAME]
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        zygote = Zygote(control, settings)
+    except (OSError, probe.WallFell) as error:
+        control.sendall(json.dumps({"failed": str(error)}).encode("ascii") + b"\n")
+        os._exit(1)
+    rehearsal.rehearse()
+    gc.collect()
+    gc.freeze()
+    zygote.serve()
+    zygote.leave()
+    # the interpreter's own farewell would run exit functions of whatever was imported
+    os._exit(0)

@@ -1,0 +1,228 @@
+"""Every pair of models on the tasks both have: difference, test, and what could have been seen.
+
+One rule chooses the test: clustered tasks get a clustered t, 0/1 scores exact McNemar with the
+Bonett-Price interval, other scores the paired t with a paired bootstrap beside it. Holm is taken
+over all pairs given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from farm.stats.arrays import Floats, Ints, only_zero_and_one
+from farm.stats.bootstrap import percentile_interval
+from farm.stats.evalrun import EvalRun, ScoreTable, as_table
+from farm.stats.intervals import Interval, undefined
+from farm.stats.means import clustered_error, standard_error
+from farm.stats.paired import FLAT, discordant_interval, discordant_sd, holm, mcnemar_exact, t_test
+from farm.stats.power import detectable_difference
+from farm.stats.student import critical_t, two_sided_p
+
+# The bootstrap beside the paired t: enough to see a skewed difference, cheap for 190 pairs.
+# Above a hundred thousand pairs it would repeat the t interval to three digits.
+_PAIR_RESAMPLES = 1000
+_PAIR_GATHERED_UP_TO = 2_000
+_PAIR_BOOTSTRAP_UP_TO = 100_000
+
+
+class PairwiseDiff(Struct, frozen=True, kw_only=True):
+    """Model a against model b: ``diff_mean`` is mean(a) - mean(b) over `n` common tasks.
+
+    `only_a`, `only_b`: tasks one has and the other lacks, left out. `test`, `p_value`, `p_holm`:
+    the two-sided test and its p adjusted over all pairs; None with a `reason` when there is no
+    test. `significant` after Holm; not significant means tied, which is not proof of equality:
+    `detectable` is the smallest true difference this n would have shown with 80 % power.
+    `boot_ci_lo`, `boot_ci_hi`: the paired bootstrap where one was taken.
+    """
+
+    model_a: str
+    model_b: str
+    n: int
+    only_a: int
+    only_b: int
+    diff_mean: float | None
+    ci_lo: float | None
+    ci_hi: float | None
+    ci_method: str
+    boot_ci_lo: float | None = None
+    boot_ci_hi: float | None = None
+    test: str
+    p_value: float | None
+    p_holm: float | None = None
+    significant: bool = False
+    detectable: float | None
+    reason: str = ""
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What one paired test says, before anyone adjusts for the number of tests."""
+
+    test: str
+    p_value: float | None
+    interval: Interval
+    bootstrap: Interval | None
+    detectable: float | None
+
+
+def pairwise_diffs(
+    runs: Iterable[EvalRun] | ScoreTable,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+    clusters: Mapping[str, str] | None = None,
+) -> tuple[PairwiseDiff, ...]:
+    """Compare every pair of models once, in the order of the table (by name from trials)."""
+    table = as_table(runs, clusters=clusters)
+    models = range(len(table.model_ids))
+    # asked once a model and not once a pair: both read every score
+    missing = [~there.all() for there in (~np.isnan(row) for row in table.scores)]
+    binary = [only_zero_and_one(table.of_model(model)[0]) for model in models]
+    pairs = [
+        _pair(
+            table,
+            a,
+            b,
+            whole=not (missing[a] or missing[b]),
+            binary=binary[a] and binary[b],
+            level=level,
+            seed=seed,
+        )
+        for a in models
+        for b in models[a + 1 :]
+    ]
+    adjusted = holm([pair.p_value for pair in pairs])
+    return tuple(
+        replace(pair, p_holm=p, significant=p is not None and p < 1.0 - level)
+        for pair, p in zip(pairs, adjusted, strict=True)
+    )
+
+
+def compare_scores(
+    first: Floats,
+    second: Floats,
+    *,
+    clusters: Ints | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Verdict:
+    """Test two checked score arrays that pair up by place; the rule of the module."""
+    binary = only_zero_and_one(first) and only_zero_and_one(second)
+    return _verdict(first - second, clusters=clusters, binary=binary, level=level, seed=seed)
+
+
+def _verdict(
+    difference: Floats, *, clusters: Ints | None, binary: bool, level: float, seed: int
+) -> Verdict:
+    if clusters is not None:
+        return _clustered(difference, clusters, level=level)
+    if binary and difference.size:
+        return _mcnemar(difference, level=level)
+    return _t(difference, level=level, seed=seed)
+
+
+def _mcnemar(difference: Floats, *, level: float) -> Verdict:
+    n = difference.size
+    first_only = int(np.count_nonzero(difference > 0.5))
+    second_only = int(np.count_nonzero(difference < -0.5))
+    return Verdict(
+        test="mcnemar_exact",
+        p_value=mcnemar_exact(first_only, second_only),
+        interval=discordant_interval(first_only, second_only, n, level=level),
+        bootstrap=None,
+        detectable=detectable_difference(discordant_sd(first_only, second_only, n), n, level=level),
+    )
+
+
+def _t(difference: Floats, *, level: float, seed: int) -> Verdict:
+    n = difference.size
+    if n < 2:
+        nothing = undefined("at least two common cases are needed", level=level, n=n)
+        return Verdict(test="none", p_value=None, interval=nothing, bootstrap=None, detectable=None)
+    error = standard_error(difference)
+    p_value, interval = t_test(float(difference.mean()), error, n, level=level)
+    resampled = None
+    if n <= _PAIR_BOOTSTRAP_UP_TO:
+        resampled = percentile_interval(
+            difference,
+            level=level,
+            resamples=_PAIR_RESAMPLES,
+            seed=seed,
+            gathered_up_to=_PAIR_GATHERED_UP_TO,
+        )
+    flat = interval.degenerate
+    return Verdict(
+        test="sign_exact" if flat and p_value < 1.0 else "paired_t",
+        p_value=p_value,
+        interval=interval,
+        bootstrap=resampled,
+        detectable=None if flat else detectable_difference(error * math.sqrt(n), n, level=level),
+    )
+
+
+def _clustered(difference: Floats, clusters: Ints, *, level: float) -> Verdict:
+    codes = np.unique(clusters, return_inverse=True)[1]
+    groups = int(codes.max()) + 1 if codes.size else 0
+    n, error = difference.size, 0.0
+    if groups >= 2:
+        error = clustered_error(difference, codes)
+    if error <= FLAT:
+        reason = "fewer than two clusters" if groups < 2 else "the clusters do not differ"
+        return Verdict(
+            test="none",
+            p_value=None,
+            interval=undefined(reason, level=level, n=groups),
+            bootstrap=None,
+            detectable=None,
+        )
+    mean, half = float(difference.mean()), critical_t(level, groups - 1) * error
+    return Verdict(
+        test="clustered_t",
+        p_value=two_sided_p(mean / error, groups - 1),
+        interval=Interval(
+            lo=max(-1.0, mean - half),
+            hi=min(1.0, mean + half),
+            method="clustered_t",
+            level=level,
+            n=groups,
+        ),
+        bootstrap=None,
+        detectable=detectable_difference(error * math.sqrt(n), n, level=level),
+    )
+
+
+def _pair(
+    table: ScoreTable, a: int, b: int, *, whole: bool, binary: bool, level: float, seed: int
+) -> PairwiseDiff:
+    first, second, clusters = table.scores[a], table.scores[b], table.clusters
+    only_a = only_b = 0
+    if not whole:
+        there_a, there_b = ~np.isnan(first), ~np.isnan(second)
+        common = there_a & there_b
+        only_a, only_b = int((there_a & ~there_b).sum()), int((there_b & ~there_a).sum())
+        first, second = first[common], second[common]
+        clusters = None if clusters is None else clusters[common]
+    difference = first - second
+    verdict = _verdict(difference, clusters=clusters, binary=binary, level=level, seed=seed)
+    resampled = verdict.bootstrap
+    return PairwiseDiff(
+        model_a=table.model_ids[a],
+        model_b=table.model_ids[b],
+        n=first.size,
+        only_a=only_a,
+        only_b=only_b,
+        diff_mean=float(difference.mean()) if difference.size else None,
+        ci_lo=verdict.interval.lo,
+        ci_hi=verdict.interval.hi,
+        ci_method=verdict.interval.method,
+        boot_ci_lo=None if resampled is None else resampled.lo,
+        boot_ci_hi=None if resampled is None else resampled.hi,
+        test=verdict.test,
+        p_value=verdict.p_value,
+        detectable=verdict.detectable,
+        reason=verdict.interval.reason,
+    )
