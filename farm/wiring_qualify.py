@@ -113,9 +113,7 @@ def qualify(
                 try:
                     if store.ledger().settled:
                         return _nothing_to_do(store, files)
-                    return anyio.run(
-                        _measure, config, lease, store, files, on_events, farm_version
-                    )
+                    return anyio.run(_measure, config, lease, store, files, on_events, farm_version)
                 finally:
                     files.close()
             finally:
@@ -353,3 +351,28 @@ def read_run(path: str) -> tuple[list[bytes], dict[str, Any]]:
         return lines, msgspec.json.decode(read_file(document), type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise Corrupt(path=document, reason=f"not a JSON object: {error}") from error
+
+
+def read_fixtures(path: str) -> dict[str, str]:
+    """Give the digest of the archive of every fixture a run saved, by request id."""
+    folder = os.path.join(path, FIXTURES)
+    found: dict[str, str] = {}
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise SpecError(f"{path!r} holds no fixtures: give the --output of a run") from error
+    for name in names:
+        if name.endswith(".json") and not name.startswith("."):
+            place = os.path.join(folder, name)
+            try:
+                fixture = msgspec.json.decode(read_file(place), type=dict[str, Any])
+                found[str(fixture["request_id"])] = str(fixture["archive_sha256"])
+            except (msgspec.DecodeError, KeyError) as error:
+                raise Corrupt(path=place, reason=f"not a fixture: {error}") from error
+    return found
+
+
+def outputs_of(path: str) -> tuple[str, bytes]:
+    """Read outputs.jsonl of a directory of saved outputs."""
+    place = os.path.join(path, "outputs.jsonl")
+    return place, read_file(place)

@@ -22,12 +22,17 @@ _FIRST_ONLY: Final = "tool_choice"  # forcing a call again would forbid the answ
 
 
 def request_body(
-    config: Config, messages: Sequence[Message], tools: Sequence[Message], *, first: bool
+    config: Config,
+    messages: Sequence[Message],
+    tools: Sequence[Message],
+    *,
+    first: bool,
+    cold: bool = False,
 ) -> bytes:
     """Return a request's body; raises `SpecError` for text that is not Unicode.
 
     The sampler, if it is an object, and `request_options` go in as they are; `tool_choice` only
-    in the first request of a task.
+    in the first request of a task. `cold` is for the first request of a cold cell.
     """
     options = {
         **(config.sampler if isinstance(config.sampler, dict) else {}),
@@ -35,6 +40,9 @@ def request_body(
     }
     if not first:
         options.pop(_FIRST_ONLY, None)
+    if first and cold and config.reset_cache == "llama-reset":
+        # erasing slots does not reach the prompts that llama.cpp keeps in host memory; this does
+        options.setdefault("cache_prompt", False)
     build = _responses if config.protocol == "responses" else _chat
     body = {**build(config, messages, tools), **options}
     try:
@@ -45,13 +53,13 @@ def request_body(
 
 def assistant_turn(served: Served, call: ToolCall) -> Message:
     """Return what the assistant really said, its call and reasoning included, as a message."""
-    id = served.tool_ids[0] if served.tool_ids else "call_0"
+    call_id = served.tool_ids[0] if served.tool_ids else "call_0"
     turn: dict[str, Any] = {
         "role": "assistant",
         "content": served.reading.text,  # "" and not null, which some templates print as a word
         "tool_calls": [
             {
-                "id": id,
+                "id": call_id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": call.arguments},
             }
@@ -71,9 +79,7 @@ def tool_turn(assistant: Message, content: str) -> Message:
     }
 
 
-def _chat(
-    config: Config, messages: Sequence[Message], tools: Sequence[Message]
-) -> dict[str, Any]:
+def _chat(config: Config, messages: Sequence[Message], tools: Sequence[Message]) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": config.model,
         "messages": list(messages),

@@ -39,7 +39,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """The cell in words, for messages."""
-        return f"{self.context} tokens, {self.concurrency} at once, repeat {self.repeat}, {self.cache}"
+        return (
+            f"{self.context} tokens, {self.concurrency} at once, repeat {self.repeat}, {self.cache}"
+        )
 
 
 def matrix(

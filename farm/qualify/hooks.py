@@ -173,16 +173,16 @@ class Hooks:
         await self._retry_until(self._llama_idle)
         slots = await self._slots()
         for slot in slots:
-            id = slot.get("id")
-            path = f"/slots/{id}?action=erase"
+            place = slot.get("id")
+            path = f"/slots/{place}?action=erase"
             reply = await self._endpoint.control(
                 "POST", path, {}, timeout_s=self._config.hook_timeout_s
             )
             body = reply.body if isinstance(reply.body, dict) else {}
             erased = body.get("n_erased")
-            if reply.status != 200 or body.get("id_slot") != id or not isinstance(erased, int):
+            if reply.status != 200 or body.get("id_slot") != place or not isinstance(erased, int):
                 raise _not_cleared(
-                    f"slot {id} answers {_said(reply)}; start the server with --slot-save-path "
+                    f"slot {place} answers {_said(reply)}; start the server with --slot-save-path "
                     "when it does not support slot actions"
                 )
         if any(slot.get("is_processing") for slot in await self._slots()):
@@ -193,9 +193,7 @@ class Hooks:
         return f"slots {busy} are busy" if busy else ""
 
     async def _slots(self) -> list[Mapping[str, Any]]:
-        reply = await self._endpoint.control(
-            "GET", "/slots", timeout_s=self._config.hook_timeout_s
-        )
+        reply = await self._endpoint.control("GET", "/slots", timeout_s=self._config.hook_timeout_s)
         slots = reply.body
         usable = isinstance(slots, list) and all(isinstance(one, dict) for one in slots)
         if reply.status != 200 or not slots or not usable:
@@ -250,7 +248,12 @@ class Hooks:
 
 def template_options(config: Config) -> dict[str, Any]:
     """Return the request options that change what the template makes of a conversation."""
-    names = ("chat_template_kwargs", "reasoning_format", "reasoning_effort", "add_generation_prompt")
+    names = (
+        "chat_template_kwargs",
+        "reasoning_format",
+        "reasoning_effort",
+        "add_generation_prompt",
+    )
     return {name: config.request_options[name] for name in names if name in config.request_options}
 
 

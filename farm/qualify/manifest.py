@@ -21,7 +21,7 @@ MAX_BYTES: Final = 1024 * 1024
 def is_required(value: object) -> bool:
     """Tell whether a value is, or holds, the mark of something still to be filled in."""
     if isinstance(value, str):
-        return value.strip().upper() == MARK
+        return value.strip().startswith(MARK)  # "required" is a word of request options
     if isinstance(value, list):
         return any(is_required(inner) for inner in value)
     if isinstance(value, dict):
@@ -63,8 +63,10 @@ def read_fields(
     known: dict[str, Any] = {}
     problems: list[Problem] = []
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
-    for name in raw.keys() - fields.keys():
-        problems.append(Problem(file, "", name, "unknown_field", "is not a field of this manifest"))
+    problems += [
+        Problem(file, "", name, "unknown_field", "is not a field of this manifest")
+        for name in raw.keys() - fields.keys()
+    ]
     for name, field in fields.items():
         if name not in raw:
             if not field.required:

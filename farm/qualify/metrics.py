@@ -166,9 +166,7 @@ def pooled_acceptance(
     return (accepted / drafted if drafted else None), told, silent
 
 
-def cache_verified(
-    mode: str, *, cached: int | None, prompt: int | None
-) -> bool | None:
+def cache_verified(mode: str, *, cached: int | None, prompt: int | None) -> bool | None:
     """Say whether the server's own count bears the cache mode out; None when it does not tell.
 
     Cold needs exactly 0 cached tokens. Primed needs at least 95 % of the prompt; a server that

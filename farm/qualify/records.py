@@ -226,9 +226,7 @@ def _record_task(
     passed = None if verdict is None else verdict.passed
     figures = measure(initial.served)
     context = _context_verified(figures.prompt_tokens, fixture.tokens)
-    cached = cache_verified(
-        cell.cache, cached=figures.cached_tokens, prompt=figures.prompt_tokens
-    )
+    cached = cache_verified(cell.cache, cached=figures.cached_tokens, prompt=figures.prompt_tokens)
     reasons = [
         f"{one.phase}_{one.served.reading.status}"
         for one in talk.exchanges
@@ -264,9 +262,7 @@ def _record_task(
         cache_verified=cached,
         measurement_valid=not reasons,
         measurement_reasons=tuple(reasons),
-        phases={
-            one.phase: _record_phase(one, correct=right[one.phase]) for one in talk.exchanges
-        },
+        phases={one.phase: _record_phase(one, correct=right[one.phase]) for one in talk.exchanges},
         skipped=talk.skipped,
     )
 

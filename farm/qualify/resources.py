@@ -105,7 +105,9 @@ def check_nodes(
         if node not in seen:
             raise NotPermitted(f"node {node!r}: the resource hook says nothing of it")
         state = seen[node]
-        _check_enough(node, "memory available", state.mem_available_gib, config.min_mem_available_gib)
+        _check_enough(
+            node, "memory available", state.mem_available_gib, config.min_mem_available_gib
+        )
         _check_enough(node, "disk free", state.disk_free_gib, config.min_disk_free_gib)
         if state.gpu not in ("seen", "none", "told"):
             raise NotPermitted(

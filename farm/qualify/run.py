@@ -143,24 +143,14 @@ async def _measure(session: Session, cell: Cell, lease: Lease) -> CellRecord:
         endpoint=session.endpoint,
         now=session.wall_clock(),
     )
-    fixtures = [await _fixture(session, cell, id) for id in request_ids(config, cell)]
+    fixtures = [await _fixture(session, cell, one) for one in request_ids(config, cell)]
     largest = max(fixture.tokens or 0 for fixture in fixtures)
     room = await slot_room(session.endpoint, config=config)
     # a fixture may be longer than its target, by the window or as its bytes are fixed
     check_room(max(cell.context, largest), cell=cell, config=config, room=room)
     if cell.cache == "cold":
         await session.hooks.reset_cache()
-    wave: Wave | None = None
-    async with anyio.create_task_group() as group:
-        group.start_soon(_keep, session, lease)
-        wave = await run_wave(
-            cell,
-            fixtures,
-            config=config,
-            endpoint=session.endpoint,
-            expires_unix=session.lease.expires_unix,
-        )
-        group.cancel_scope.cancel()
+    wave = await _timed(session, cell, lease, fixtures)
     verdicts = [await _judge(session, program_of(talk)) for talk in wave.conversations]
     return record_cell(
         cell,
@@ -170,6 +160,21 @@ async def _measure(session: Session, cell: Cell, lease: Lease) -> CellRecord:
         verdicts=verdicts,
         preflight=seen,
     )
+
+
+async def _timed(session: Session, cell: Cell, lease: Lease, fixtures: Sequence[Fixture]) -> Wave:
+    """Run the wave, the cell's lease renewed for as long as it takes."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(_keep, session, lease)
+        wave = await run_wave(
+            cell,
+            fixtures,
+            config=session.config,
+            endpoint=session.endpoint,
+            expires_unix=session.lease.expires_unix,
+        )
+        group.cancel_scope.cancel()
+    return wave
 
 
 async def _fixture(session: Session, cell: Cell, request_id: str) -> Fixture:
@@ -246,9 +251,7 @@ async def _keep(session: Session, lease: Lease) -> None:
     """Renew a lease for as long as its wave takes."""
     while True:
         await anyio.sleep(_TTL_MS / 3000)
-        renew = Renew(
-            shard=lease.shard, worker=session.worker, version=lease.version, ttl=_TTL_MS
-        )
+        renew = Renew(shard=lease.shard, worker=session.worker, version=lease.version, ttl=_TTL_MS)
         await _commit(session, [renew])
 
 
@@ -303,4 +306,3 @@ class _Flattened(AbstractContextManager[None]):
             error = error.exceptions[0]
             if not isinstance(error, BaseExceptionGroup):
                 raise error
-

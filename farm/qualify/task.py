@@ -56,12 +56,17 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def converse(
-    fixture: Fixture, *, config: Config, endpoint: Endpoint, clock: Callable[[], float]
+    fixture: Fixture,
+    *,
+    config: Config,
+    endpoint: Endpoint,
+    clock: Callable[[], float],
+    cold: bool,
 ) -> Conversation:
     """Hold a whole conversation; a failed request is an exchange like any other."""
     record = private_record(fixture.request_id)
     initial = await ask_initial(
-        fixture, config=config, endpoint=endpoint, clock=clock, phase="initial"
+        fixture, config=config, endpoint=endpoint, clock=clock, phase="initial", cold=cold
     )
     exchanges, skipped = [initial], {}
     why = wrong_call(initial.served)
@@ -86,9 +91,7 @@ async def converse(
             "code_holdout", body, fixture=fixture, config=config, endpoint=endpoint, clock=clock
         )
     )
-    return Conversation(
-        request_id=fixture.request_id, exchanges=tuple(exchanges), skipped=skipped
-    )
+    return Conversation(request_id=fixture.request_id, exchanges=tuple(exchanges), skipped=skipped)
 
 
 async def ask_initial(
@@ -98,9 +101,10 @@ async def ask_initial(
     endpoint: Endpoint,
     clock: Callable[[], float],
     phase: str,
+    cold: bool = False,
 ) -> Exchange:
     """Make a task's first request: as `initial`, or as `prime` with the same bytes."""
-    body = request_body(config, fixture.messages, TOOLS, first=True)
+    body = request_body(config, fixture.messages, TOOLS, first=True, cold=cold)
     return await _exchange(
         phase, body, fixture=fixture, config=config, endpoint=endpoint, clock=clock
     )
@@ -178,7 +182,10 @@ def _record_text(record: PrivateRecord) -> str:
 def _compacted(fixture: Fixture, record: PrivateRecord) -> tuple[Message, ...]:
     """Make the conversation small again: the fact is kept, the archive and the turns are not."""
     return (
-        {"role": "system", "content": f"{fixture.request_id}\nYou keep a shop's archive. Be exact."},
+        {
+            "role": "system",
+            "content": f"{fixture.request_id}\nYou keep a shop's archive. Be exact.",
+        },
         {
             "role": "user",
             "content": (

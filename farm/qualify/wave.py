@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import anyio
@@ -60,7 +61,26 @@ async def run_wave(
     prime: tuple[Exchange, ...] = ()
     if cell.cache == "primed":
         prime = await _prime(fixtures, config=config, endpoint=endpoint)
-    gc.collect()  # not while streams are timed
+    with _no_collection():
+        return await _timed(
+            fixtures,
+            prime,
+            config=config,
+            endpoint=endpoint,
+            cold=cell.cache == "cold",
+            expires_unix=expires_unix,
+        )
+
+
+async def _timed(
+    fixtures: Sequence[Fixture],
+    prime: tuple[Exchange, ...],
+    *,
+    config: Config,
+    endpoint: Endpoint,
+    cold: bool,
+    expires_unix: float,
+) -> Wave:
     probe = LagProbe()
     talks: dict[int, Conversation] = {}
     async with anyio.create_task_group() as around:
@@ -72,7 +92,7 @@ async def run_wave(
 
         async def hold(stream: int, fixture: Fixture) -> None:
             talks[stream] = await converse(
-                fixture, config=config, endpoint=endpoint, clock=clock
+                fixture, config=config, endpoint=endpoint, clock=clock, cold=cold
             )
 
         async with anyio.create_task_group() as streams:
@@ -89,6 +109,19 @@ async def run_wave(
         lag_max_s=probe.max_s,
         lease_held=time.time() < expires_unix,
     )
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector still: its longest pauses are as long as the gaps measured."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 async def _prime(
