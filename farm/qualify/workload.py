@@ -197,6 +197,8 @@ async def _search(request_id: str, *, target: int, count: Count) -> tuple[int, i
             f"a context of {target} tokens is too small: the task alone takes {asked[0, 0]}"
         )
     while await tokens(high) < target:
+        if high > target:  # more records than tokens: no tokenizer counts so few
+            raise _no_fit(target, asked)
         low, high = high, high * 2
     while high - low > 1:
         # where the line between the two ends meets the middle of the window
