@@ -30,7 +30,7 @@ from farm.qualify.provenance import (
     observe_server,
     provenance_document,
 )
-from farm.qualify.run import Session, run_cells
+from farm.qualify.run import Session, run_cells, write_results
 from farm.store.directory import DirectoryStore, wall_clock
 from farm.store.planned import ensure_planned
 
@@ -103,6 +103,8 @@ def qualify(
                         ]
                     )
                 )
+            if store.ledger().settled:
+                return _nothing_to_do(store, output)
             lock = store.run_lock()
             try:
                 if not lock.try_acquire():
@@ -111,8 +113,6 @@ def qualify(
                 store.sweep(alive=is_alive)
                 files = RunFiles(output)
                 try:
-                    if store.ledger().settled:
-                        return _nothing_to_do(store, files)
                     return anyio.run(_measure, config, lease, store, files, on_events, farm_version)
                 finally:
                     files.close()
@@ -120,11 +120,13 @@ def qualify(
                 lock.close()
 
 
-def _nothing_to_do(store: DirectoryStore, files: RunFiles) -> Ended:
-    from farm.qualify.run import write_results
-
-    # a process killed after its last commit left the lines behind
-    write_results(store.ledger(), files)
+def _nothing_to_do(store: DirectoryStore, output: str) -> Ended:
+    files = RunFiles(output)
+    try:
+        # a process killed after its last commit left the lines behind
+        write_results(store.ledger(), files)
+    finally:
+        files.close()
     return Ended(signal=None, complete=store.ledger().complete)
 
 

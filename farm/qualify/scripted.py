@@ -27,7 +27,7 @@ FAULTS: Final = {
     "no_cache_count": "neither usage nor timings say what was cached",
     "no_erase": "the slots cannot be erased: 501",
     "no_usage": "usage and timings never come",
-    "sticky_cache": "a slot that was erased still knows its prompt",
+    "sticky_cache": "the server says that it forgets and remembers every prompt",
     "token_mismatch": "the server counts 200 tokens more than its tokenizer",
     "wrong_arguments": "the call has another key",
     "wrong_tool": "the call is of another tool",
@@ -70,6 +70,7 @@ class Script:
     faults: frozenset[str] = frozenset()
     drafts: bool = False
     busy_answers: int = 3
+    remembered: list[tuple[str, ...]] = field(default_factory=list)  # every prompt ever
     free: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def has(self, fault: str, phase: str = "") -> bool:
@@ -134,7 +135,7 @@ def application(script: Script) -> web.Application:
         busy = False
         if script.has("busy_slots"):
             busy = script.busy_answers != 0
-            script.busy_answers -= 1
+            script.busy_answers -= script.busy_answers > 0
         return web.json_response(
             [
                 {
@@ -152,8 +153,7 @@ def application(script: Script) -> web.Application:
             return web.json_response({"error": {"message": message, "code": 501}}, status=501)
         slot = script.slots[int(request.match_info["id"])]
         erased = len(slot.prompt)
-        if not script.has("sticky_cache"):
-            slot.prompt = ()
+        slot.prompt = ()
         return web.json_response({"id_slot": slot.id, "n_erased": erased})
 
     async def template(request: web.Request) -> web.Response:
@@ -184,7 +184,11 @@ async def _complete(request: web.Request, script: Script) -> web.StreamResponse:
     prompt = tokens_of(render(messages, tools))
     slot = await _take_slot(script, prompt)
     try:
-        cached = min(_shared(slot.prompt, prompt), max(0, len(prompt) - 1))
+        known = [slot.prompt] if body.get("cache_prompt", True) else []
+        if script.has("sticky_cache"):
+            known = script.remembered
+        most = max((_shared(one, prompt) for one in known), default=0)
+        cached = min(most, max(0, len(prompt) - 1))
         await asyncio.sleep((len(prompt) - cached) * script.prefill_s)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -201,6 +205,7 @@ async def _complete(request: web.Request, script: Script) -> web.StreamResponse:
         await _event(response, _choice({}, finish=finish))
         await _end(response, script, prompt=len(prompt), cached=cached, made=len(pieces))
         slot.prompt = prompt
+        script.remembered.append(prompt)
         return response
     finally:
         async with script.free:
