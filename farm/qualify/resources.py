@@ -124,9 +124,9 @@ def check_nodes(
 
 
 def _check_enough(node: str, what: str, found: float | None, least: float) -> None:
-    if found is None:
+    if found is None and least > 0:
         raise NotPermitted(f"node {node!r}: {what} is not known, {least:g} GiB are asked for")
-    if found < least:
+    if found is not None and found < least:
         raise NotPermitted(
             f"node {node!r}: {what} is {found:.2f} GiB, {least:g} are asked for: free some, "
             "then run the same command again"

@@ -246,7 +246,7 @@ def _pieces(
             *({"tool_calls": [{"index": 0, "function": {"arguments": a}}]} for a in arguments),
         ]
     text = answer_to(messages, phase)
-    parts = re.findall(r"\S+\s*|\s+", text)
+    parts = text.splitlines(keepends=True) if "\n" in text else re.findall(r"[^=]+=?|=", text)
     return [{"content": part} for part in parts[:max_tokens]]
 
 

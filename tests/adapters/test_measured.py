@@ -22,7 +22,7 @@ from farm.qualify.metrics import Measured, measure
 from tests.vectors.load import known
 
 CASES = {case["id"]: case for case in known("sse_streams")["cases"]}
-STREAMS = [id for id, case in CASES.items() if case["http_status"] == 200]
+STREAMS = [name for name, case in CASES.items() if case["http_status"] == 200]
 
 
 async def virtual(case: dict[str, Any]) -> Served:

@@ -23,7 +23,8 @@ def saved_set(*, tokens: bool) -> list[dict[str, Any]]:
     rows = []
     names = [f"{kind}-{n:02d}" for kind in ("reasoning", "code", "tool", "chat") for n in range(17)]
     names = names[:REQUESTS]
-    parting = [EARLIEST] + [name for name in names if name != EARLIEST][: REQUESTS - IDENTICAL - 1]
+    others = [name for name in names if name != EARLIEST]
+    parting = [EARLIEST, *others[: REQUESTS - IDENTICAL - 1]]
     for name in names:
         base = [100 + place for place in range(60)]
         position = (
@@ -38,7 +39,7 @@ def saved_set(*, tokens: bool) -> list[dict[str, Any]]:
             if config != "baseline" and position is not None:
                 other = config == "draft-b" and parting.index(name) < APART
                 ids[position:] = [900 + other] * (60 - position)
-            text = "".join(chr(0x4E00 + id) for id in ids)  # one character a token
+            text = "".join(chr(0x4E00 + token) for token in ids)  # one character a token
             rows.append(
                 {
                     "config": config, "request_id": name, "pass": True, "text": text,

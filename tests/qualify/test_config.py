@@ -192,3 +192,28 @@ def test_run_refuses_an_expired_lease_before_anything(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "the device lease expired" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "qualify"
+
+
+@pytest.mark.parametrize("name", ["llama", "vllm", "sglang"])
+def test_an_example_is_right_but_for_what_its_user_fills_in(name: str) -> None:
+    """No field is unknown or of the wrong kind; what says what is measured is missing."""
+    manifest = read_config((CONFIGS / f"{name}.example.json").read_bytes(), file=name)
+    assert set(NAMED) - set(manifest.missing) == {
+        "sampler", "resource_check", "token_counter", "reset_cache",
+    }  # fmt: skip
+    filled = json.loads((CONFIGS / f"{name}.example.json").read_bytes())
+    filled |= {n: COMPLETE.get(n) for n in manifest.missing}
+    filled |= {"url": URL, "max_context_per_request": 70_000, "tokenizer": "/tokenizer"}
+    config = complete_config(read_config(json.dumps(filled).encode(), file=name), file=name)
+    check_hooks(config)
+    assert len(cells_of(config)) == 54
+
+
+def test_the_example_of_a_lease_lacks_everything() -> None:
+    """The operator fills it in."""
+    with pytest.raises(SpecError) as refused:
+        read_device_lease((CONFIGS / "lease.example.json").read_bytes(), file="l")
+    assert {problem.field for problem in refused.value.problems} == set(LEASE)

@@ -1,4 +1,4 @@
-"""Hooks believe bodies, not status codes; each is held against a server that says yes and means no."""
+"""Hooks believe bodies, not status codes: each meets a server that says yes and means no."""
 
 from __future__ import annotations
 
@@ -270,9 +270,9 @@ def test_a_resource_program_confirms_exclusive_use_and_tells_of_every_node(tmp_p
             continue
         with pytest.raises(NotPermitted, match=why):
             against({}, lambda hooks: hooks.check_resources(), **act)
-    with pytest.raises(NotPermitted, match="disk free is 1.00 GiB, 2 are asked for"):
-        command = program(tmp_path, ECHO.format('{"exclusive": True, "nodes": [' + node + "]}"))
-        act = {"resource_check": command, "min_disk_free_gib": 2}
+    command = program(tmp_path, ECHO.format('{"exclusive": True, "nodes": [' + node + "]}"))
+    act = {"resource_check": command, "min_disk_free_gib": 2}
+    with pytest.raises(NotPermitted, match=r"disk free is 1\.00 GiB, 2 are asked for"):
         against({}, lambda hooks: hooks.check_resources(), **act)
 
 

@@ -231,7 +231,7 @@ def test_killed_after_20_of_54_cells_the_same_command_goes_on_with_cell_21(tmp_p
     assert all(cell["success"] for cell in found)
     document = json.loads((output / "provenance.json").read_bytes())
     assert len(document["invocations"]) == 2
-    assert [p for p in output.rglob("*.tmp")] == []
+    assert list(output.rglob("*.tmp")) == []
 
 
 def test_a_signal_ends_a_run_that_can_be_continued(tmp_path: Path) -> None:
