@@ -80,7 +80,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     request_options: dict[str, Any] = {}
     api_key_env: str | None = None
     timeout_s: Seconds = 600.0
-    hook_timeout_s: Seconds = 60.0  # for built-in hooks, the wait for idle slots included
+    hook_timeout_s: Seconds = 30.0  # for built-in hooks, the wait for idle slots included
     tokenizer: str | None = None  # a local file, for the counter `tokenizer`
     disk_path: Filled = "/"  # whose free space counts, on every node
 
@@ -193,6 +193,9 @@ def _across_fields(known: dict[str, Any], *, file: str) -> list[Problem]:
     url = known.get("url", "http://")
     if not url.startswith(("http://", "https://")):
         refuse("url", "bad_url", f"{url!r} is neither http:// nor https://")
+    elif "@" in url.partition("://")[2].partition("/")[0]:
+        # the url stands in provenance.json
+        refuse("url", "credentials", "holds credentials: name a variable in api_key_env")
     limit = known.get("max_context_per_request")
     room = known["max_tokens"] + TOOL_TURN_TOKENS if "max_tokens" in known else 0
     for context in known.get("contexts", ()):
@@ -213,7 +216,7 @@ def _across_fields(known: dict[str, Any], *, file: str) -> list[Problem]:
 
 
 # Room that a slot must have beside context and output: the call, its response, the template.
-TOOL_TURN_TOKENS: Final = 256
+TOOL_TURN_TOKENS: Final = 192
 
 
 def _repeated(values: tuple[object, ...]) -> object:

@@ -22,7 +22,7 @@ from farm.core.event import Event, Note, note
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.receipt import build_receipt, encode_receipt, receipt_name, refer
-from farm.errors import Corrupt, FarmError
+from farm.errors import Corrupt, FarmError, NotPermitted
 from farm.qualify.cells import Cell, cells_of, request_ids
 from farm.qualify.config import Config
 from farm.qualify.devicelease import DeviceLease
@@ -151,6 +151,11 @@ async def _measure(session: Session, cell: Cell, lease: Lease) -> CellRecord:
     if cell.cache == "cold":
         await session.hooks.reset_cache()
     wave = await _timed(session, cell, lease, fixtures)
+    if _server_is_gone(wave):
+        raise NotPermitted(
+            f"{config.url}: every request of the cell lost its connection: start the server, "
+            "then run the same command again"
+        )
     verdicts = [await _judge(session, program_of(talk)) for talk in wave.conversations]
     return record_cell(
         cell,
@@ -160,6 +165,12 @@ async def _measure(session: Session, cell: Cell, lease: Lease) -> CellRecord:
         verdicts=verdicts,
         preflight=seen,
     )
+
+
+def _server_is_gone(wave: Wave) -> bool:
+    """Tell whether a wave met no server at all: that says nothing of the cell."""
+    readings = [one.served.reading for talk in wave.conversations for one in talk.exchanges]
+    return all(one.status == "error" and one.error_code == "connection" for one in readings)
 
 
 async def _timed(session: Session, cell: Cell, lease: Lease, fixtures: Sequence[Fixture]) -> Wave:

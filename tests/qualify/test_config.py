@@ -60,10 +60,11 @@ def test_null_is_no_answer_where_there_must_be_one(name: str) -> None:
     ("changes", "rule"),
     [
         ({"contexts": [512, 512]}, "duplicate"),
-        ({"contexts": [4096]}, "no_room"),  # 4096 + 256 + 256 do not fit 4096
+        ({"contexts": [4096]}, "no_room"),  # 4096 + 256 + 192 do not fit 4096
         ({"concurrency": []}, "bad_value"),
         ({"repeats": True}, "bad_value"),
         ({"url": "ftp://x"}, "bad_url"),
+        ({"url": "http://user:secret@x/v1"}, "credentials"),
         ({"protocol": "messages"}, "bad_value"),
         ({"fixture_mode": "bytes"}, "bad_value"),
         ({"request_options": {"messages": []}}, "not_an_option"),

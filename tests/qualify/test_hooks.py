@@ -366,9 +366,9 @@ def test_the_room_of_a_slot_is_found(props: Any, slots: Any, changes: Any, expec
 @pytest.mark.parametrize(
     ("per_slot", "slots", "why"),
     [
-        (1024, 2, None),  # 512 + 256 output + 256 for the tool turn
-        (1023, 2, "each slot has 1023"),
-        (1024, 1, "has 1 slots"),
+        (960, 2, None),  # 512 + 256 output + 192 for the tool turn
+        (959, 2, "each slot has 959"),
+        (960, 1, "has 1 slots"),
     ],
 )
 def test_a_cell_must_fit_its_slots(per_slot: int, slots: int, why: str | None) -> None:

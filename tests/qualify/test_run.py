@@ -72,6 +72,23 @@ def test_a_model_that_does_the_task_succeeds_in_every_phase(tmp_path: Path) -> N
     assert len(list((tmp_path / "out" / "fixtures").iterdir())) == 2
 
 
+def test_the_responses_interface_is_measured_as_a_dimension_of_its_own(tmp_path: Path) -> None:
+    """The same task over other events, and the protocol in the provenance."""
+    with scripted_server("--pause-s", "0.02") as url:
+        done = run(tmp_path, url, protocol="responses", concurrency=[1])
+    assert done.returncode == 0, done.stderr
+    for cell in results(tmp_path / "out"):
+        assert cell["success"] is True
+        assert cell["cache_verified"] is True
+        assert set(cell["measurement_reasons"]) <= LAG
+        (task,) = cell["tasks"]
+        initial = task["phases"]["initial"]
+        assert initial["tool_calls"] == [{"name": "read_record", "arguments": '{"key":"sku-73"}'}]
+        assert initial["metrics"]["usage"]["output_tokens"] == 4
+    document = json.loads((tmp_path / "out" / "provenance.json").read_bytes())
+    assert document["provenance"]["protocol"] == "responses"
+
+
 @pytest.mark.parametrize(
     ("fault", "reasons", "task"),
     [
