@@ -21,10 +21,11 @@ def show() -> None:
 
     The server runs in a process of its own and ends with this one.
     """
+    from farm.files.runfiles import read_run
     from farm.qualify.config import complete_config, read_config
     from farm.qualify.devicelease import DeviceLease
     from farm.qualify.summary import summarize, totals_of
-    from farm.wiring_qualify import qualify, read_run
+    from farm.wiring_qualify import qualify
 
     manifest = (files("farm.data") / "qualify.json").read_bytes()
     with tempfile.TemporaryDirectory(prefix="farm-demo-") as folder, _scripted_server() as url:

@@ -43,9 +43,9 @@ def plan(config: str, prefill_tokens_s: float, decode_tokens_s: float) -> None:
 
     Sends no request and runs no hook.
     """
+    from farm.files.runfiles import read_file
     from farm.qualify.config import read_config
     from farm.qualify.estimate import planned
-    from farm.wiring_qualify import read_file
 
     manifest = read_config(read_file(config), file=config)
     options.print_json(
@@ -68,9 +68,10 @@ def run(
     from importlib.metadata import version
 
     from farm.config import read_environment
+    from farm.files.runfiles import read_run
     from farm.log import Log
     from farm.qualify.summary import totals_of
-    from farm.wiring_qualify import load_config, load_device_lease, qualify, read_run
+    from farm.wiring_qualify import load_config, load_device_lease, qualify
 
     environment = read_environment()
     loaded, device_lease = load_config(config), load_device_lease(lease)
@@ -104,8 +105,8 @@ def run(
 )
 def summary(directory: str, form: str) -> None:
     """Print a table of the cells of a run: min, median and max over repeats, successes."""
+    from farm.files.runfiles import read_run
     from farm.qualify.summary import summarize
-    from farm.wiring_qualify import read_run
 
     found = summarize(*read_run(directory))
     if form == "json":
@@ -141,8 +142,8 @@ def compare(
     mode, quantization, draft model or engine are separate experiments: unless --across names
     each such dimension, it is reported, no cell is compared and the exit code is 1.
     """
+    from farm.files.runfiles import read_fixtures, read_run
     from farm.qualify.compare import compare_runs
-    from farm.wiring_qualify import read_fixtures, read_run
 
     found = compare_runs(
         read_run(baseline),

@@ -6,9 +6,10 @@ on a draft. The audit reads files and says what differs and where; it names no c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -62,8 +63,19 @@ def read_outputs(data: bytes, *, file: str) -> list[Output]:
 
 
 def audit_outputs(outputs: Sequence[Output], *, baseline: str) -> Audit:
-    """Audit saved outputs; raises `SpecError` when there is nothing of the baseline."""
-    by_config = _grouped(outputs)
+    """Audit saved outputs; raises `SpecError` when there is nothing of the baseline.
+
+    A configuration named as the baseline with "repeat" behind it is the baseline's own repeat.
+    """
+    repeat_of = re.compile(re.escape(baseline) + r"[-_ .]?repeat.*")
+    by_config = _grouped(
+        [
+            msgspec.structs.replace(output, config=baseline)
+            if repeat_of.fullmatch(output.config)
+            else output
+            for output in outputs
+        ]
+    )
     if baseline not in by_config:
         raise SpecError(
             f"no output is of the configuration {baseline!r}: give --baseline, one of "
@@ -159,13 +171,14 @@ def _own_repeat(base: Mapping[Key, Output]) -> BaselineRepeat:
             difference = first_difference(first, again, key)
             if difference is not None:
                 parted.append(difference)
+    verdict: Literal["deterministic", "baseline_not_deterministic", "not_repeated"]
     verdict = "deterministic" if pairs else "not_repeated"
+    if parted:
+        verdict = "baseline_not_deterministic"
     return BaselineRepeat(
         pairs=pairs,
         identical=pairs - len(parted),
-        verdict="baseline_not_deterministic"
-        if parted
-        else ("deterministic" if verdict == "deterministic" else "not_repeated"),
+        verdict=verdict,
         first_differences=tuple(parted),
     )
 

@@ -84,7 +84,9 @@ def _warnings(config: Config, invocations: list[dict[str, Any]]) -> list[str]:
                 f"the server's template has sha256 {template}, the configuration says "
                 f"{config.template_sha256}"
             )
-    servers = {msgspec.json.encode(entry["server"], order="sorted") for entry in invocations}
+    # a server that was not there described nothing
+    told = [entry["server"] for entry in invocations if entry["server"]]
+    servers = {msgspec.json.encode(server, order="sorted") for server in told}
     if len(servers) > 1:
         found.append("the server described itself differently in another invocation of this run")
     return list(dict.fromkeys(found))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from farm.report.qualified import Audit, CellRow, Comparison, Range, Summary
 from farm.report.text import markdown
 
@@ -16,6 +18,7 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("Chunk gap p50, s", "initial.chunk_gap_p50_s", 4),
     ("Server decode, tok/s", "initial.server_decode_tokens_s", 1),
     ("Aggregate, tok/s", "aggregate_tokens_s", 1),
+    ("Client lag p99, s", "client_lag_p99_s", 4),
 )
 
 
@@ -35,6 +38,11 @@ def three(values: Range | None, digits: int) -> str:
 def known(value: bool | None) -> str:
     """Return yes, no or unknown."""
     return {True: "yes", False: "no", None: "unknown"}[value]
+
+
+def plain(value: object) -> str:
+    """Return a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def reasons(row: CellRow) -> str:
@@ -75,7 +83,7 @@ def summary_markdown(found: Summary) -> str:
         "",
         *_table(
             ["Provenance", "Value"],
-            [[markdown(name), markdown(str(value))] for name, value in found.provenance.items()],
+            [[markdown(name), markdown(plain(value))] for name, value in found.provenance.items()],
         ),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
@@ -96,8 +104,8 @@ def comparison_markdown(found: Comparison) -> str:
             ["Differs", "Baseline", "Candidate", "Separate experiment"],
             [
                 [
-                    markdown(one.name), markdown(str(one.baseline)),
-                    markdown(str(one.candidate)), "yes" if one.separate else "no",
+                    markdown(one.name), markdown(plain(one.baseline)),
+                    markdown(plain(one.candidate)), "yes" if one.separate else "no",
                 ]
                 for one in found.differs
             ],

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
 
-from farm.report.qualification import COLUMNS, figure, known, reasons, three
+from farm.report.qualification import COLUMNS, figure, known, plain, reasons, three
 from farm.report.qualified import CellRow, Range, Summary
 from farm.report.sections import foreign
 
@@ -158,7 +158,8 @@ def _bar(values: Range | None, *, top: float) -> str:
 
 def _made_of(found: Summary) -> str:
     pairs = "".join(
-        f'<tr><th scope="row">{foreign(name)}</th><td class="mono">{foreign(str(value))}</td></tr>'
+        f'<tr><th scope="row">{foreign(name)}</th>'
+        f'<td class="mono">{foreign(plain(value))}</td></tr>'
         for name, value in found.provenance.items()
     )
     notes = "".join(f"<li>{foreign(note)}</li>" for note in found.notes)

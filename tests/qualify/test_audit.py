@@ -88,6 +88,14 @@ def test_a_baseline_that_repeats_itself_makes_differences_attributable() -> None
     assert found.against_baseline[0].pairs == 1
 
 
+def test_a_repeat_may_be_saved_as_a_configuration_of_its_own() -> None:
+    """It is no draft."""
+    outputs = [out("baseline", "A"), out("baseline-repeat", "A"), out("d", "B")]
+    found = audit_outputs(outputs, baseline="baseline")
+    assert (found.baseline_repeat.pairs, found.baseline_repeat.identical) == (1, 1)
+    assert [row.config for row in found.against_baseline] == ["d"]
+
+
 def test_rows_of_one_request_without_a_number_are_repeats_in_their_order() -> None:
     """`pass` as a verdict tells nothing apart, and a failed row is still the same request."""
     outputs = [

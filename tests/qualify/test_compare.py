@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from farm.errors import SpecError
+from farm.files.runfiles import read_fixtures, read_run
 from farm.qualify.compare import compare_runs, differ
 from farm.qualify.summary import range_of, summarize
 from farm.report.qualification import summary_markdown
 from farm.report.qualification_page import render_page
-from farm.wiring_qualify import read_fixtures, read_run
 from tests.qualify.servers import farm, scripted_server, write_config, write_lease
 
 
