@@ -176,6 +176,13 @@ def test_the_objects_of_the_server_are_kept_whole() -> None:
     assert measure(served).timings == served.timings
 
 
+def test_opening_a_connection_is_told_apart_from_waiting() -> None:
+    """The clock of the figures starts when the connection stands."""
+    served = asyncio.run(over_socket(CASES["01_role_first"]))
+    assert served.connect_s is not None
+    assert 0 < served.connect_s < 5
+
+
 def test_json_where_a_stream_was_asked_for_is_no_measurement() -> None:
     """Its one arrival is neither a first payload nor a gap."""
     body = base64.b64encode(b'{"choices":[{"message":{"content":"x"}}]}').decode()

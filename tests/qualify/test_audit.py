@@ -107,6 +107,17 @@ def test_rows_of_one_request_without_a_number_are_repeats_in_their_order() -> No
     assert (found.against_baseline[0].pairs, found.against_baseline[0].identical) == (1, 1)
 
 
+def test_drafts_that_part_at_different_places_are_told_apart() -> None:
+    """At 1 and 2 of "abc"; a third request only one of them gets wrong."""
+    outputs = [
+        out("baseline", "abc", id="1"), out("a", "aXX", id="1"), out("b", "abX", id="1"),
+        out("baseline", "abc", id="2"), out("a", "Xbc", id="2"), out("b", "abc", id="2"),
+    ]  # fmt: skip
+    (found,) = audit_outputs(outputs, baseline="baseline").between_drafts
+    assert (found.both_differ_from_baseline, found.same_first_difference) == (1, 0)
+    assert (found.one_only, found.other_only) == (1, 0)
+
+
 def test_other_templates_are_counted_and_unknown_ones_apart() -> None:
     """A template that is not told is not a mismatch."""
     outputs = [
