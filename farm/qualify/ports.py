@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -91,10 +90,3 @@ class Files(Protocol):
 
     def replace(self, name: str, data: bytes) -> None:
         """Put a file in place of the one of that name."""
-
-
-class DeviceLock(Protocol):
-    """The exclusive advisory lock of the devices; raises `NotPermitted` when another holds it."""
-
-    def __call__(self, path: str) -> AbstractContextManager[None]:
-        """Hold the lock for the length of a block."""

@@ -150,10 +150,7 @@ def record_cell(
         )
     )
     prime = tuple(_record_phase(one, correct=None) for one in wave.prime)
-    reasons = dict.fromkeys(reason for task in tasks for reason in task.measurement_reasons)
-    reasons |= dict.fromkeys(
-        f"prime_{one.metrics.status}" for one in prime if one.metrics.status not in _WHOLE
-    )
+    reasons = _reasons(tasks, prime)
     tokens = [_completion(one) for one in exchanges]
     won = [
         _completion(one)
@@ -176,7 +173,7 @@ def record_cell(
         tasks_total=len(tasks),
         success=all(task.success for task in tasks),
         measurement_valid=not reasons,
-        measurement_reasons=tuple(reasons),
+        measurement_reasons=reasons,
         cache_verified=_all_of([task.cache_verified for task in tasks]),
         context_verified=_all_of([task.context_verified for task in tasks]),
         completion_tokens=None if None in tokens else sum(n for n in tokens if n is not None),
@@ -193,6 +190,13 @@ def record_cell(
         prime=prime,
         preflight=preflight,
     )
+
+
+def _reasons(tasks: Sequence[TaskRecord], prime: Sequence[PhaseRecord]) -> tuple[str, ...]:
+    """Return why a cell's measurement is not valid, each reason once."""
+    found = [reason for task in tasks for reason in task.measurement_reasons]
+    found += [f"prime_{one.metrics.status}" for one in prime if one.metrics.status not in _WHOLE]
+    return tuple(dict.fromkeys(found))
 
 
 def results_of(record: CellRecord) -> list[CaseResult]:

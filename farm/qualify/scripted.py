@@ -30,7 +30,10 @@ from farm.qualify.voices import ChatVoice, ResponsesVoice, Voice, chat_messages,
 
 
 def application(script: Script) -> web.Application:
-    """Return the server, ready to be run."""
+    """Return the server, ready to be run.
+
+    Longer than other functions: one small closure a path, with the table of paths at its end.
+    """
     app = web.Application(client_max_size=64 * 1024 * 1024)
 
     async def health(request: web.Request) -> web.Response:

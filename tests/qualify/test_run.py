@@ -179,6 +179,20 @@ def test_a_cell_that_may_not_be_measured_stays_open(
     assert results(tmp_path / "out") == []
 
 
+def test_fixed_bytes_are_measured_with_their_counted_tokens(tmp_path: Path) -> None:
+    """The archive has a fixed number of records; the counter says how long that is."""
+    with scripted_server("--pause-s", "0") as url:
+        changes = {"concurrency": [1], "cache_modes": ["cold"], "fixture_mode": "fixed_bytes"}
+        done = run(tmp_path, url, **changes)
+    assert done.returncode == 0, done.stderr
+    (cell,) = results(tmp_path / "out")
+    assert cell["context_verified"] is True
+    (path,) = (tmp_path / "out" / "fixtures").iterdir()
+    fixture = json.loads(path.read_bytes())
+    assert (fixture["mode"], fixture["records"]) == ("fixed_bytes", 14)  # (512 - 224) * 3 // 60
+    assert fixture["tokens"] == cell["tasks"][0]["fixture_tokens"]
+
+
 def test_a_held_device_lock_is_a_refusal(tmp_path: Path) -> None:
     """Another qualification has the devices; nothing is made."""
     with (tmp_path / "device.lock").open("w") as held:
