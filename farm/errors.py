@@ -12,6 +12,7 @@
     ├── Fenced                      stop: somebody else holds the shard  exit 1
     ├── SandboxUnavailable          no isolation: another machine, flag  exit 1
     ├── SandboxLost                 run again: the program is not judged exit 1
+    ├── NotPermitted                give the leave or mend the server    exit 1
     ├── Corrupt                     call a person: the store is damaged  exit 1
     └── StorageError                the store cannot be written          exit 3
         ├── StorageFull             free some space, run again           exit 3
@@ -128,6 +129,10 @@ class SandboxUnavailable(FarmError):
 
 class SandboxLost(FarmError):
     """A sandbox process failed for a reason of its own; the program was not judged."""
+
+
+class NotPermitted(FarmError):
+    """A qualification may not measure now: lease, node, slot or cache is not as it must be."""
 
 
 class Corrupt(FarmError):
