@@ -8,6 +8,7 @@
     │   └── BadNumbers              fix the numbers given to a statistic exit 1
     ├── UsageError                  fix the command line                 exit 2
     ├── Busy                        try again later                      exit 1
+    ├── Halted                      mend the endpoint, run again         exit 1
     ├── Fenced                      stop: somebody else holds the shard  exit 1
     ├── SandboxUnavailable          no isolation: another machine, flag  exit 1
     ├── SandboxLost                 run again: the program is not judged exit 1
@@ -97,6 +98,18 @@ class UsageError(FarmError):
 
 class Busy(FarmError):
     """Somebody else holds what this command needs; later it may be free."""
+
+
+class Halted(FarmError):
+    """A run that asks models cannot go on now; nothing is lost, and it is pending.
+
+    `reason` is a stable word: "denied", "missing", "dead_endpoint", "max_cost", "max_tokens".
+    """
+
+    def __init__(self, *, reason: str, model: str, detail: str, way_out: str) -> None:
+        self.reason = reason
+        self.model = model
+        super().__init__(f"{model}: {detail}; what was answered is kept, {way_out}")
 
 
 class Fenced(FarmError):
