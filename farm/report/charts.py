@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from farm.core.result import OUTCOMES
 from farm.report.text import count, share, span
 from farm.stats.calibration import CalibrationReport, ReliabilityBin
-from farm.stats.evalrun import OUTCOMES
 
 _PLOT = 220.0  # side of the reliability diagram
 _EDGE = 30.0  # room for its axis figures

@@ -14,9 +14,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from farm.core.result import OUTCOMES
 from farm.stats.bootstrap import RESAMPLES
 from farm.stats.calibration import CalibrationReport, calibrate
-from farm.stats.evalrun import OUTCOMES, EvalRun, tabulate
+from farm.stats.evalrun import EvalRun, tabulate
 from farm.stats.leaderboard import LeaderboardRow, aggregate
 from farm.stats.means import mean_interval
 from farm.stats.pairwise import PairwiseDiff, pairwise_diffs

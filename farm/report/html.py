@@ -17,6 +17,7 @@ from importlib import resources
 import msgspec
 from msgspec import Struct
 
+from farm.core.result import OUTCOMES
 from farm.report.casepages import CaseRow, pack_cases
 from farm.report.envelope import Envelope
 from farm.report.markdown import row_warnings
@@ -31,7 +32,6 @@ from farm.report.sections import (
 )
 from farm.report.text import count, share, span
 from farm.stats.calibration import CalibrationReport
-from farm.stats.evalrun import OUTCOMES
 from farm.stats.leaderboard import LeaderboardRow
 from farm.stats.pairwise import PairwiseDiff
 
