@@ -74,12 +74,12 @@ def run_id_of(identity: Identity) -> str:
     return sha256(_encoder.encode(identity)).hexdigest()[:16]
 
 
-def seed_of(tasks: Iterable[str], scorer: ScorerName) -> int:
-    """Give the seed of a report's random generators, from digests of tasks and the scorer.
+def seed_of(tasks: Iterable[str], scorer: str) -> int:
+    """Give the seed of a report's random generators, from digests of tasks and ``name@version``.
 
     32 bits, the same for every model's run of the same tasks, in whatever order runs are given.
     """
-    text = "\n".join([*sorted(set(tasks)), scorer.name, scorer.version])
+    text = "\n".join([*sorted(set(tasks)), scorer])
     return int.from_bytes(sha256(text.encode()).digest()[:4], "big")
 
 

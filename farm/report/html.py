@@ -77,6 +77,7 @@ def page_of(
         headline=headline_of(envelope),
         warnings=(
             *failure,
+            *envelope.warnings,
             *(note for row in envelope.leaderboard for note in row_warnings(row)),
         ),
         leaderboard=envelope.leaderboard,
@@ -119,6 +120,14 @@ def headline_of(envelope: Envelope) -> tuple[Figure, ...]:
                 f"{level} {span(accuracy.ci_lo, accuracy.ci_hi)}{reach}",
             )
         )
+    figures += [
+        Figure(
+            label=figure.name.replace("_", " "),
+            value=share(figure.score),
+            note=f"{first.model_id}, {figure.signature}",
+        )
+        for figure in (envelope.corpus or {}).get(first.model_id, ())
+    ]
     summary = envelope.summary
     figures.append(
         Figure(
