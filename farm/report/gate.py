@@ -56,7 +56,7 @@ def decide_gate(
     figures. With `max_regression` a larger drop fails and a smaller one passes, also a
     significant one; without it a significant drop fails.
     """
-    _check_thresholds(min_accuracy, max_regression, baseline)
+    check_thresholds(min_accuracy, max_regression, baselined=baseline is not None)
     comparison = None if baseline is None else compare_runs(baseline, run, common=common)
     scored = {one: judged for one, judged in run.cases.items() if judged.score is not None}
     interval = _interval(run, sorted(scored))
@@ -128,15 +128,16 @@ def _interval(run: RunSide, ids: Sequence[str]) -> Interval:
     return mean_interval(verdicts, clusters=None if groups is None else groups.tolist())
 
 
-def _check_thresholds(
-    min_accuracy: float | None, max_regression: float | None, baseline: RunSide | None
+def check_thresholds(
+    min_accuracy: float | None, max_regression: float | None, *, baselined: bool
 ) -> None:
+    """Refuse thresholds that cannot be judged by; raises `UsageError`, before anything is read."""
     for name, value in (("--min-accuracy", min_accuracy), ("--max-regression", max_regression)):
         if value is not None and not 0.0 <= value <= 1.0:
             raise UsageError(f"{name} {value!r} must lie between 0 and 1, such as 0.02")
-    if max_regression is not None and baseline is None:
+    if max_regression is not None and not baselined:
         raise UsageError("--max-regression needs a --baseline to measure from")
-    if min_accuracy is None and baseline is None:
+    if min_accuracy is None and not baselined:
         raise UsageError("nothing to judge by: give --baseline, --min-accuracy, or both")
 
 
