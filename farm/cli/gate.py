@@ -85,7 +85,7 @@ def command(
     if summary:
         deliver.add_summary(summary, render_gate_markdown(result))
     for reason in result.reasons:
-        fail(f"{result.verdict}: {reason}")
+        fail(reason)
     ctx.exit(result.exit_code)
 
 

@@ -164,8 +164,9 @@ def render_comparison_markdown(comparison: Comparison) -> str:
         lines += _changes(title, changes)
     for label, lost in ((one, comparison.only_first), (two, comparison.only_second)):
         lines += _left_out(label, lost)
-    lines += [f"{markdown(label)} is not complete." for label in comparison.incomplete]
-    lines += ["", markdown(comparison.signature)]
+    for label in comparison.incomplete:
+        lines += [f"{markdown(label)} is not complete.", ""]
+    lines.append(markdown(comparison.signature))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

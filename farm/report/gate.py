@@ -97,7 +97,9 @@ def render_gate_markdown(result: GateResult) -> str:
         f"{span(result.interval.lo, result.interval.hi)}, {count(result.n, 'case')}"
     )
     if result.comparison is not None:
-        lines.append(f"- {markdown(_evidence(result.comparison))}")
+        evidence = _evidence(result.comparison)
+        if not any(evidence in reason for reason in result.reasons):
+            lines.append(f"- {markdown(evidence)}")
     if result.underpowered:
         lines.append("- underpowered: it passes, but a worse model could pass with this few cases")
     return "\n".join(lines) + "\n"
