@@ -111,7 +111,8 @@ def _rendered(
 
         cases = sum(run.plan.cases for run in runs)
         subtitle = f"scored by {runs[0].scorer}, {cases:,} case{'s' if cases > 1 else ''}"
-        return render_html(page_of(envelope, title=title, subtitle=subtitle, cases=case_rows(runs)))
+        rows = case_rows(sorted(runs, key=lambda run: run.model))
+        return render_html(page_of(envelope, title=title, subtitle=subtitle, cases=rows))
     if kind == "markdown":
         from farm.report.markdown import render_markdown
 
