@@ -21,11 +21,12 @@ _LAST = {"run.completed", "run.partial", "run.pending", "run.interrupted", "run.
 def command(store: str, follow: bool, quiet: bool) -> None:
     """Print the events of a run, one JSON object a line."""
     with open_store(store) as opened:
-        seen = 0
+        seen, size = 0, -1
         last = ""
         while True:
             lines = []
-            for event in opened.events():
+            before, size = size, opened.events_size()
+            for event in opened.events() if size != before else ():
                 if event.seq > seen:
                     lines.append(encode_event(event))
                     seen, last = event.seq, event.event

@@ -9,7 +9,9 @@ import msgspec
 
 from farm.cli import options
 from farm.core.vocabulary import POST_PROCESSES
+from farm.errors import SpecError, UsageError
 from farm.scoring.explain import explain
+from farm.scoring.registry import scorer
 
 
 @click.command()
@@ -37,6 +39,10 @@ def score(
 
     Prints one JSON object with metric, version, score, correct and outcome.
     """
+    try:
+        scorer(metric)
+    except SpecError as error:  # on the command line an unknown name is wrong usage
+        raise UsageError(f"--metric: {error}") from error
     told = msgspec.to_builtins(explain(metric, prediction, targets, post_process_rule=post_process))
     if not reasons:
         kept = ("metric", "version", "post_process", "score", "correct", "outcome")

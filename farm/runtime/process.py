@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from subprocess import PIPE
 
 import anyio
@@ -25,7 +25,7 @@ _LOG_LINE_BYTES = 4096
 
 
 class WorkerProcess:
-    """One child in a session of its own; `messages` and `drain_log` are read until they end."""
+    """One child in a session of its own; `messages` and `log_lines` are read until they end."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -75,17 +75,16 @@ class WorkerProcess:
             if said:
                 yield said
 
-    async def drain_log(self, on_line: Callable[[str], None]) -> None:
-        """Read the worker's stderr to its end, line by line; overlong lines come in pieces."""
+    async def log_lines(self) -> AsyncIterator[list[str]]:
+        """Give the worker's stderr line by line, as it comes; overlong lines come in pieces."""
         rest = b""
         async for chunk in _chunks(self._process.stderr):
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > _LOG_LINE_BYTES:
                 lines, rest = [*lines, rest], b""
-            for line in lines:
-                on_line(line[:_LOG_LINE_BYTES].decode("utf-8", "replace"))
+            yield [line[:_LOG_LINE_BYTES].decode("utf-8", "replace") for line in lines]
         if rest:
-            on_line(rest.decode("utf-8", "replace"))
+            yield [rest.decode("utf-8", "replace")]
 
     def ask_to_end(self) -> None:
         """Ask the worker to finish its shard and go."""

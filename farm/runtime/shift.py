@@ -83,7 +83,6 @@ class Shift:
         self._reason = ""  # what the worker did wrong
         self._stalled = False
         self._log_lines = 0
-        self._log: list[Note] = []
         self._log_ended = anyio.Event()
         self._reading = anyio.CancelScope()
         self._listening = anyio.CancelScope()  # for the next message, and no longer
@@ -196,7 +195,6 @@ class Shift:
         if self._input_open and not self._queue:  # nothing that it has not begun, nothing to come
             self._input_open = False
             await self._process.end_input()
-        await self._pass_on_log()
         if astray is not None:  # only now: what it said before it went astray counts
             raise astray
 
@@ -318,7 +316,6 @@ class Shift:
         try:
             if changes:
                 await self._commit(changes)
-            await self._pass_on_log()
             await self._tell([told])
         except FarmError as error:
             # the leases stay with us in the ledger; the next run takes them over at once
@@ -340,21 +337,20 @@ class Shift:
         return Release(shard=lease.shard, worker=lease.worker, version=lease.version, reason=reason)
 
     async def _drain_log(self) -> None:
-        await self._process.drain_log(self._log_line)
-        self._log_ended.set()
-
-    async def _pass_on_log(self) -> None:
-        notes, self._log = self._log, []
-        if notes:
-            await self._tell(notes)
-
-    def _log_line(self, line: str) -> None:
-        self.last_words = line or self.last_words
-        self._log_lines += 1
-        if self._log_lines <= _LOG_LINES:
-            self._log.append(
+        """Pass on what the worker writes on stderr as it comes; all is read, so it never blocks."""
+        async for lines in self._process.log_lines():
+            self.last_words = next((line for line in reversed(lines) if line), self.last_words)
+            told = [
                 note("worker.logged", worker=self.name, worker_pid=self._process.pid, line=line)
-            )
+                for line in lines[: max(0, _LOG_LINES - self._log_lines)]
+            ]
+            self._log_lines += len(lines)
+            try:
+                if told:
+                    await self._tell(told)
+            except FarmError as error:
+                self.failure = self.failure or error
+        self._log_ended.set()
 
 
 class WorkerStopped(FarmError):

@@ -201,6 +201,13 @@ class DirectoryStore:
         """Read the run's events from the first on."""
         return self._journal.read()
 
+    def events_size(self) -> int:
+        """Give the size of the event file in bytes, to tell whether it has grown; 0 without one."""
+        try:
+            return os.stat(EVENTS_FILE, dir_fd=self._folder.fd).st_size
+        except FileNotFoundError:
+            return 0
+
     def sweep(self, *, alive: Callable[[int], bool]) -> None:
         """Remove what killed processes left unfinished; for the holder of the run lock.
 

@@ -257,6 +257,9 @@ def _move_into_place(path: str, staging: str, plan: Plan) -> None:
 
 
 def _remove_parts(folder: Folder) -> None:
+    """Take back what an init that failed has moved; once the plan has its name there is a store."""
+    if exists(folder.path):
+        return
     for name in _PARTS:
         with contextlib.suppress(OSError):
             remove = os.rmdir if name == RECEIPTS else os.unlink

@@ -171,7 +171,9 @@ def after_cut(disk: Disk, writes: Sequence[Record]) -> Iterator[str]:
             file.seek(record.offset)
             file.write(record.data or b"")
     try:
-        with mounted("-t", disk.kind, "-o", "loop", image, at=disk.folder + "/cut") as root:
+        # every image has the identity of the first, which XFS would take for the same disk twice
+        options = "loop,nouuid" if disk.kind == "xfs" else "loop"
+        with mounted("-t", disk.kind, "-o", options, image, at=disk.folder + "/cut") as root:
             yield root
     finally:
         os.unlink(image)
