@@ -13,6 +13,7 @@ class Environment:
 
     log_dir: str = ""  # FARM_LOG_DIR: where each run's log goes when --log-file is not given
     no_color: bool = False  # NO_COLOR, any value: no colours, also on a terminal
+    step_summary: str = ""  # GITHUB_STEP_SUMMARY: the file of a CI job's summary
     dumb: bool = False  # TERM=dumb: a terminal that understands no control sequence
 
 
@@ -20,6 +21,7 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
     """Read the environment."""
     return Environment(
         log_dir=variables.get("FARM_LOG_DIR", ""),
+        step_summary=variables.get("GITHUB_STEP_SUMMARY", ""),
         no_color=bool(variables.get("NO_COLOR")),
         dumb=variables.get("TERM") == "dumb",
     )

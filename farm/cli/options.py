@@ -208,8 +208,11 @@ def write_out(data: bytes) -> bool:
     A reader that went away, as `| head` does, is no failure: the answer is then False. Raises
     `StorageError` when a file or device behind stdout does not take it.
     """
-    if sys.stdout.isatty():
-        data = printable_json(data)
+    return write_plain(printable_json(data) if sys.stdout.isatty() else data)
+
+
+def write_plain(data: bytes) -> bool:
+    """Write bytes on stdout as they are, and otherwise as `write_out` does."""
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -7,7 +7,7 @@ is `farm.files.records`; the canonical bytes are `farm.core.canonical`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -64,7 +64,17 @@ class Breach(Struct, frozen=True, kw_only=True):
     detail: str
 
 
-def targets_of(case: Case | ScoredInput) -> tuple[str, ...]:
+class Answered(Protocol):
+    """Any view of a record that has its right answers."""
+
+    @property
+    def expected(self) -> str | UnsetType: ...  # noqa: D102  as in Case
+
+    @property
+    def targets(self) -> tuple[str, ...] | UnsetType: ...  # noqa: D102  as in Case
+
+
+def targets_of(case: Answered) -> tuple[str, ...]:
     """Return every text that counts as right: `expected` first, then the targets unlike it.
 
     The order of `targets` is kept and each text appears once.

@@ -6,6 +6,7 @@ a digest of just these. The plan is written once and never changes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 
 import msgspec
@@ -71,6 +72,15 @@ _decoder = msgspec.json.Decoder(Plan)
 def run_id_of(identity: Identity) -> str:
     """Give the first 16 hex digits of the SHA-256 of the identity's compact JSON."""
     return sha256(_encoder.encode(identity)).hexdigest()[:16]
+
+
+def seed_of(tasks: Iterable[str], scorer: str) -> int:
+    """Give the seed of a report's random generators, from digests of tasks and ``name@version``.
+
+    32 bits, the same for every model's run of the same tasks, in whatever order runs are given.
+    """
+    text = "\n".join([*sorted(set(tasks)), scorer])
+    return int.from_bytes(sha256(text.encode()).digest()[:4], "big")
 
 
 def make_plan(

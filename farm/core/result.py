@@ -21,9 +21,11 @@ ERROR: Final = "error"  # there is no response to judge, or no machine fit to ju
 TIMEOUT: Final = "timeout"  # the program that the response is ran out of time
 UNSCORABLE: Final = "unscorable"  # no target this metric can judge, or the scorer failed
 
+# every way a case can end, in the order reports show them
 OUTCOMES: Final = (
-    CORRECT, WRONG, EMPTY, UNPARSED, REFUSED, TRUNCATED, ERROR, TIMEOUT, UNSCORABLE,
+    CORRECT, WRONG, EMPTY, UNPARSED, REFUSED, TRUNCATED, TIMEOUT, ERROR, UNSCORABLE,
 )  # fmt: skip
+PENDING: Final = "pending"  # no outcome: what reports call a case that has no verdict yet
 _DO_NOT_COUNT: Final = frozenset((ERROR, UNSCORABLE))
 
 

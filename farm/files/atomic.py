@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
 from farm.errors import OutcomeUnknown, StorageError, StorageFull
@@ -60,8 +60,19 @@ class Folder:
 
     def replace(self, name: str, data: bytes) -> None:
         """Put `data` in place of the file `name`, durable on return."""
+        self._replace(name, (data,), mode=0o600)
+
+    def replace_by_pieces(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Put what `pieces` yields in place of the file `name`, durable on return.
+
+        For results and not for snapshots: the file gets the mode that the process gives to new
+        files. When `pieces` fails, its error passes and the old file stands.
+        """
+        self._replace(name, pieces, mode=0o666)
+
+    def _replace(self, name: str, pieces: Iterable[bytes], *, mode: int) -> None:
         self.poison.check(self.path)
-        temporary = self._write_temporary(name, data)
+        temporary = self._write_temporary(name, pieces, mode=mode)
         try:
             with storage_errors(self._at(name)):
                 os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
@@ -81,7 +92,7 @@ class Folder:
         temporaries: dict[str, str] = {}
         try:
             for name, data in files.items():
-                temporaries[name] = self._write_temporary(name, data)
+                temporaries[name] = self._write_temporary(name, (data,))
             for name, temporary in temporaries.items():
                 with storage_errors(self._at(name)):
                     try:
@@ -122,21 +133,22 @@ class Folder:
             with open(fd, "rb") as file:
                 return file.read()
 
-    def _write_temporary(self, name: str, data: bytes) -> str:
+    def _write_temporary(self, name: str, pieces: Iterable[bytes], *, mode: int = 0o600) -> str:
         temporary = f".{name}.{os.getpid()}.{_process}.{next(_counter)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         with storage_errors(self._at(name)):
-            fd = os.open(temporary, flags, 0o600, dir_fd=self.fd)
+            fd = os.open(temporary, flags, mode, dir_fd=self.fd)
         try:
             try:
-                with storage_errors(self._at(name)):
-                    write_fully(fd, data)
+                for piece in pieces:
+                    with storage_errors(self._at(name)):
+                        write_fully(fd, piece)
                 self._sync_file(fd, name)
             finally:
                 # a close that fails after a good fsync (quota, network) is a failure as well
                 with storage_errors(self._at(name)):
                     os.close(fd)
-        except StorageError:
+        except BaseException:  # pieces are made on the way, by code that may fail in its own ways
             self._discard(temporary)
             raise
         return temporary

@@ -19,7 +19,9 @@ from farm.core.ledger import Ledger
 from farm.core.plan import Plan, ScorerName, Shard
 from farm.core.receipt import Receipt
 from farm.core.result import CaseResult, counts
-from farm.stats.intervals import wilson
+from farm.report.caution import FLATTERING, cautions
+from farm.scoring.corpus import CorpusScore
+from farm.stats.intervals import Flag, wilson
 
 SCHEMA = 1
 DETAIL_CASES = 10_000  # above it a report leaves out what it lists case by case
@@ -74,6 +76,22 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class MeanInterval(msgspec.Struct, frozen=True, kw_only=True):
+    """How sure the mean score is; ends are null where `reason` says why.
+
+    Student's t clipped to [0, 1] for graded scorers (`small_n` under ten cases), Wilson where
+    all scores are 0 or 1.
+    """
+
+    ci_lo: float | None
+    ci_hi: float | None
+    method: str
+    level: float
+    n: int
+    flags: tuple[Flag, ...] = ()
+    reason: str = ""
+
+
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A shard that this invocation's workers finished."""
 
@@ -103,6 +121,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     correct: int
     accuracy: Accuracy
     mean_score: float | None
+    mean_interval: MeanInterval
+    corpus: Sequence[CorpusScore] | UnsetType = UNSET  # beside bleu_4 only
+    warnings: Sequence[str] = ()
     outcomes: dict[str, int]
     signature: str
     isolation: Isolation | UnsetType = UNSET  # what all programs that were run had at least
@@ -127,12 +148,15 @@ def build(
     *,
     detail: Detail | None,
     scores: Sequence[float],
+    graded: bool = False,
+    corpus: Sequence[CorpusScore] = (),
     worker_events: Sequence[WorkerEvent] | None = None,
 ) -> Report:
     """Make the report of a run as it stands.
 
-    `scores` are those of all evaluated cases, in any order: they are summed exactly.
-    `worker_events` None leaves the list out, as `status` does.
+    `scores` are those of all scored cases, in any order: they are summed exactly. `graded` is
+    whether the scorer gives parts of a point; without it every score is 0 or 1. `corpus` are the
+    figures to show beside bleu_4. `worker_events` None leaves the list out, as `status` does.
     """
     done = [lease for lease in ledger.leases if lease.done]
     references = [lease.receipt for lease in done if lease.receipt is not None]
@@ -157,6 +181,9 @@ def build(
         correct=correct,
         accuracy=_accuracy(correct=correct, scored=scored, cases=plan.cases),
         mean_score=math.fsum(scores) / scored if scored else None,
+        mean_interval=_mean_interval(scores if graded else None, correct=correct, scored=scored),
+        corpus=corpus if plan.identity.scorer.name == FLATTERING else UNSET,
+        warnings=cautions(plan.identity.scorer.name, corpus),
         outcomes=dict(sorted(outcomes.items())),
         signature=_signature(plan, n=scored),
         isolation=weakest(one.isolation for one in references if one.isolation) or UNSET,
@@ -182,6 +209,25 @@ def _accuracy(*, correct: int, scored: int, cases: int) -> Accuracy:
         n=scored,
         lowest=correct / cases,
         highest=(correct + cases - scored) / cases,
+        reason=interval.reason,
+    )
+
+
+def _mean_interval(scores: Sequence[float] | None, *, correct: int, scored: int) -> MeanInterval:
+    if scores is None:
+        interval = wilson(correct, scored)
+    else:
+        # here and not at the top: numpy loads for 100 ms, which reports of 0/1 scores do not need
+        from farm.stats.means import mean_interval
+
+        interval = mean_interval(sorted(scores))  # sorted: the last bit must not tell the order
+    return MeanInterval(
+        ci_lo=interval.lo,
+        ci_hi=interval.hi,
+        method=interval.method,
+        level=interval.level,
+        n=interval.n,
+        flags=interval.flags,
         reason=interval.reason,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 
@@ -17,6 +18,7 @@ from farm.report.charts import outcome_class
 
 BLOCK = 500  # cases: small enough to unpack in a blink, large enough to compress well
 _LEVEL = 6
+_NUMBER = re.compile("([0-9]+)")
 
 
 class CaseRow(Struct, frozen=True, kw_only=True):
@@ -43,7 +45,8 @@ class CaseRow(Struct, frozen=True, kw_only=True):
 def pack_cases(cases: Iterable[CaseRow]) -> Iterator[str]:
     """Yield the script elements of the blocks, then of the index; one block in memory at a time.
 
-    The index (model, id, outcome and score of every case) is the only thing that grows.
+    The index (model, id, outcome and score of every case) is the only thing that grows. Cases may
+    come in any order: the index ranks them by id, numbers in ids by their value, then by model.
     """
     index = _Index()
     block: list[list[object]] = []
@@ -97,7 +100,22 @@ class _Index:
             "outcome": self._outcome,
             "id": self._ids,
             "score": self._scores,
+            "rank": self._ranks(),
         }
+
+    def _ranks(self) -> list[int]:
+        """Return each case's place among all, in the order a reader expects them."""
+        keys = [_reading_order(one) for one in self._ids]
+        order = sorted(range(len(keys)), key=lambda at: (keys[at], self._model[at]))
+        ranks = [0] * len(order)
+        for rank, at in enumerate(order):
+            ranks[at] = rank
+        return ranks
+
+
+def _reading_order(text: str) -> list[str | int]:
+    """Return the text as words and whole numbers by turns, so that case-9 is before case-10."""
+    return [int(part) if place % 2 else part for place, part in enumerate(_NUMBER.split(text))]
 
 
 def _element(identity: str, value: object) -> str:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from farm.core.result import OUTCOMES
 from farm.report.text import count, share, span
 from farm.stats.calibration import CalibrationReport, ReliabilityBin
-from farm.stats.evalrun import OUTCOMES
 
 _PLOT = 220.0  # side of the reliability diagram
 _EDGE = 30.0  # room for its axis figures
@@ -67,7 +67,8 @@ def reliability_diagram(report: CalibrationReport) -> str:
     )
     return (
         f'<svg role="img" aria-label="{escape(label or "no confidences")}" '
-        f'viewBox="0 0 {side + 4:.0f} {side + 10:.0f}" width="{side:.0f}">'
+        # the largest dot may stand on an edge, and must not be cut there
+        f'viewBox="0 -6 {side + 10:.0f} {side + 16:.0f}" width="{side:.0f}">'
         f'<rect class="frame" x="{_EDGE:.0f}" y="4" width="{_PLOT:.0f}" height="{_PLOT:.0f}"/>'
         f'<line class="ideal" x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(1)}"/>'
         f"{marks}{ticks}"

@@ -6,15 +6,18 @@ scorers is not a difference between two models. Where runs come from is for the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
+from farm.core.plan import seed_of
 from farm.errors import SpecError
 from farm.report.text import MINUS, chance, count, markdown, share, signed, signed_span
+from farm.stats.arrays import Ints
 from farm.stats.intervals import Interval
+from farm.stats.means import cluster_codes
 from farm.stats.pairwise import compare_scores
 
 _CHANGES_SHOWN = 50
@@ -31,8 +34,8 @@ class Judged(Struct, frozen=True, kw_only=True):
 class RunSide(Struct, frozen=True, kw_only=True):
     """One run as a comparison sees it: what it measured, with what, and every case by id.
 
-    `graded` is true when the scorer gives parts of a point, so that scores and not verdicts are
-    compared.
+    `groups` says which cases belong together (one cluster, or samples of one task), for those of
+    which it is known.
     """
 
     label: str
@@ -40,7 +43,7 @@ class RunSide(Struct, frozen=True, kw_only=True):
     scorer: str  # name and version, such as "exact_match@1"
     complete: bool
     cases: Mapping[str, Judged]
-    graded: bool = False
+    groups: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -54,9 +57,13 @@ class Change(Struct, frozen=True, kw_only=True):
 class Comparison(Struct, frozen=True, kw_only=True):
     """The second run against the first, over the cases both scored.
 
-    `difference` is second minus first. `fixed`: wrong before and correct after; `broken`: the
-    reverse. `only_first`, `only_second`: ids without a scored partner, left out.
+    `difference` is second minus first: of scores where any is a part of a point, else of
+    verdicts. `fixed`: wrong before and correct after; `broken`: the reverse. `only_first`,
+    `only_second`: ids without a scored partner, left out. `incomplete`: runs that have shards
+    without a receipt. `signature`: how the figures were made.
     """
+
+    schema_version: int = 1
 
     first: str
     second: str
@@ -73,15 +80,18 @@ class Comparison(Struct, frozen=True, kw_only=True):
     broken: tuple[Change, ...] = ()
     only_first: tuple[str, ...] = ()
     only_second: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    signature: str
 
 
 def compare_runs(
-    first: RunSide, second: RunSide, *, common: bool = False, level: float = 0.95, seed: int = 0
+    first: RunSide, second: RunSide, *, common: bool = False, level: float = 0.95
 ) -> Comparison:
     """Pair the runs by case id and test the difference.
 
-    Runs of other tasks are refused unless `common` asks to pair what both have; another scorer is
-    always refused.
+    Cases that belong together are no independent evidence: they get the clustered test. Runs of
+    other tasks are refused unless `common` asks to pair what both have; another scorer is always
+    refused. Bootstraps are seeded by tasks and scorer.
     """
     _check_same(first, second, common=common)
     ids = sorted(
@@ -92,12 +102,14 @@ def compare_runs(
         and other.score is not None
     )
     paired = set(ids)
-    graded = first.graded or second.graded
+    graded = any(_partial(side.cases[case_id]) for case_id in ids for side in (first, second))
     before, after = (
         np.array([_value(side.cases[case_id], graded=graded) for case_id in ids], dtype=np.float64)
         for side in (first, second)
     )
-    verdict = compare_scores(after, before, level=level, seed=seed)
+    groups = group_codes(ids, first.groups or second.groups)
+    seed = seed_of([first.tasks_sha256, second.tasks_sha256], first.scorer)
+    verdict = compare_scores(after, before, clusters=groups, level=level, seed=seed)
     changed = [
         Change(id=one, before=first.cases[one].outcome, after=second.cases[one].outcome)
         for one in ids
@@ -119,6 +131,12 @@ def compare_runs(
         broken=tuple(change for change in changed if first.cases[change.id].correct),
         only_first=tuple(sorted(first.cases.keys() - paired)),
         only_second=tuple(sorted(second.cases.keys() - paired)),
+        incomplete=tuple(side.label for side in (first, second) if not side.complete),
+        signature=(
+            f"metric:{first.scorer}|post:none|n:{len(ids)}"
+            f"|missing:{len(first.cases) - len(ids)}+{len(second.cases) - len(ids)}"
+            f"|test:{verdict.test}|ci:{verdict.interval.method}|level:{level:g}|seed:{seed}"
+        ),
     )
 
 
@@ -144,11 +162,11 @@ def render_comparison_markdown(comparison: Comparison) -> str:
     ]
     for title, changes in (("Broken", comparison.broken), ("Fixed", comparison.fixed)):
         lines += _changes(title, changes)
-    lost = len(comparison.only_first), len(comparison.only_second)
-    if any(lost):
-        lines += [
-            f"Left out, without a scored partner: {lost[0]:,} of {one}, {lost[1]:,} of {two}."
-        ]
+    for label, lost in ((one, comparison.only_first), (two, comparison.only_second)):
+        lines += _left_out(label, lost)
+    for label in comparison.incomplete:
+        lines += [f"{markdown(label)} is not complete.", ""]
+    lines.append(markdown(comparison.signature))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -177,6 +195,14 @@ def _changes(title: str, changes: tuple[Change, ...]) -> list[str]:
     return [*lines, ""]
 
 
+def _left_out(label: str, ids: tuple[str, ...]) -> list[str]:
+    if not ids:
+        return []
+    more = f" and {len(ids) - _CHANGES_SHOWN:,} more" if len(ids) > _CHANGES_SHOWN else ""
+    names = ", ".join(map(markdown, ids[:_CHANGES_SHOWN]))
+    return [f"Without a scored partner, {count(len(ids), 'case')} of {label}: {names}{more}.", ""]
+
+
 def _check_same(first: RunSide, second: RunSide, *, common: bool) -> None:
     if first.scorer != second.scorer:
         raise SpecError(
@@ -189,6 +215,17 @@ def _check_same(first: RunSide, second: RunSide, *, common: bool) -> None:
             f"{second.tasks_sha256!r}: compare runs of the same tasks, or pair what both have "
             "with --common"
         )
+
+
+def group_codes(ids: Sequence[str], groups: Mapping[str, str]) -> Ints | None:
+    """Return a code for each case, equal where cases belong together; None where none do."""
+    # the marks keep a case that is its own group apart from groups of its name
+    keys = [f"in {groups[one]}" if one in groups else f"own {one}" for one in ids]
+    return cluster_codes(keys) if len(set(keys)) < len(keys) else None
+
+
+def _partial(judged: Judged) -> bool:
+    return judged.score not in (None, 0.0, 1.0)
 
 
 def _value(judged: Judged, *, graded: bool) -> float:

@@ -14,9 +14,12 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from farm.core.plan import ScorerName
+from farm.core.result import OUTCOMES, CaseResult
+from farm.scoring.corpus import CorpusScore
 from farm.stats.bootstrap import RESAMPLES
 from farm.stats.calibration import CalibrationReport, calibrate
-from farm.stats.evalrun import OUTCOMES, EvalRun, tabulate
+from farm.stats.evalrun import EvalRun, tabulate
 from farm.stats.leaderboard import LeaderboardRow, aggregate
 from farm.stats.means import mean_interval
 from farm.stats.pairwise import PairwiseDiff, pairwise_diffs
@@ -66,6 +69,17 @@ class Signature(Struct, frozen=True, kw_only=True):
     lines: dict[str, str]
 
 
+class RunIdentity(Struct, frozen=True, kw_only=True):
+    """Which recorded run a model's figures are of, and what it shares with others."""
+
+    run_id: str
+    dataset_sha256: str
+    tasks_sha256: str
+    scorer: ScorerName
+    cases: int
+    complete: bool
+
+
 class Failure(Struct, frozen=True, kw_only=True):
     """Why there is no report: a stable word and a sentence."""
 
@@ -74,7 +88,11 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """The whole report. Maps are keyed by model id; `error` is there on failure only."""
+    """The whole report. Maps are keyed by model id; `error` is there on failure only.
+
+    `runs` says which recorded run each model's figures are of, `cases` every verdict where they
+    are listed, `corpus` the published figures beside bleu_4.
+    """
 
     schema_version: int = 1
     leaderboard: tuple[LeaderboardRow, ...] = ()
@@ -86,7 +104,11 @@ class Envelope(Struct, frozen=True, kw_only=True):
     summary: Summary
     signature: Signature
     identity: dict[str, str] = msgspec.field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     error: Failure | UnsetType = UNSET
+    corpus: dict[str, tuple[CorpusScore, ...]] | UnsetType = UNSET
+    runs: dict[str, RunIdentity] | UnsetType = UNSET
+    cases: dict[str, tuple[CaseResult, ...]] | UnsetType = UNSET
 
 
 def build_envelope(

@@ -6,16 +6,18 @@ that somebody wrote down. A run that passes only because it is small says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 from farm.errors import UsageError
-from farm.report.compare import Comparison, RunSide, compare_runs
+from farm.report.compare import Comparison, RunSide, compare_runs, group_codes
 from farm.report.junit import JunitCase, JunitSuite
 from farm.report.text import chance, count, markdown, share, signed, signed_span, span
-from farm.stats.intervals import Interval, wilson
+from farm.stats.intervals import Interval
+from farm.stats.means import mean_interval
 
 EXIT_CODES = {"passed": 0, "regression": 5, "incomplete": 6}
 
@@ -23,10 +25,12 @@ EXIT_CODES = {"passed": 0, "regression": 5, "incomplete": 6}
 class GateResult(Struct, frozen=True, kw_only=True):
     """The verdict, its reasons, and what it rests on.
 
-    `underpowered`: it passed, but a worse model could have passed too with this few cases.
-    `exit_code` is what the command ends with.
+    `accuracy` and `interval` are of the run, over its `n` scored cases. `underpowered`: it
+    passed, but a worse model could have passed too with this few cases. `exit_code` is what the
+    command ends with.
     """
 
+    schema_version: int = 1
     verdict: Literal["passed", "regression", "incomplete"]
     exit_code: int
     reasons: tuple[str, ...]
@@ -52,12 +56,11 @@ def decide_gate(
     figures. With `max_regression` a larger drop fails and a smaller one passes, also a
     significant one; without it a significant drop fails.
     """
-    _check_thresholds(min_accuracy, max_regression, baseline)
+    check_thresholds(min_accuracy, max_regression, baselined=baseline is not None)
     comparison = None if baseline is None else compare_runs(baseline, run, common=common)
-    scored = [judged for judged in run.cases.values() if judged.score is not None]
-    correct = sum(judged.correct for judged in scored)
-    interval = wilson(correct, len(scored))
-    accuracy = correct / len(scored) if scored else None
+    scored = {one: judged for one, judged in run.cases.items() if judged.score is not None}
+    interval = _interval(run, sorted(scored))
+    accuracy = sum(judged.correct for judged in scored.values()) / len(scored) if scored else None
     missing = _incomplete(run, baseline, comparison)
     reasons = missing or [
         *_too_low(accuracy, interval, min_accuracy),
@@ -72,7 +75,7 @@ def decide_gate(
         reasons=tuple(reasons),
         underpowered=verdict == "passed"
         and (_could_be_lower(interval, min_accuracy) or _could_hide(comparison, max_regression)),
-        n=len(scored) if comparison is None else comparison.n,
+        n=len(scored),
         accuracy=accuracy,
         interval=interval,
         detectable=None if comparison is None else comparison.detectable,
@@ -94,7 +97,9 @@ def render_gate_markdown(result: GateResult) -> str:
         f"{span(result.interval.lo, result.interval.hi)}, {count(result.n, 'case')}"
     )
     if result.comparison is not None:
-        lines.append(f"- {markdown(_evidence(result.comparison))}")
+        evidence = _evidence(result.comparison)
+        if not any(evidence in reason for reason in result.reasons):
+            lines.append(f"- {markdown(evidence)}")
     if result.underpowered:
         lines.append("- underpowered: it passes, but a worse model could pass with this few cases")
     return "\n".join(lines) + "\n"
@@ -118,15 +123,23 @@ def gate_suite(result: GateResult) -> JunitSuite:
     )
 
 
-def _check_thresholds(
-    min_accuracy: float | None, max_regression: float | None, baseline: RunSide | None
+def _interval(run: RunSide, ids: Sequence[str]) -> Interval:
+    """Return the interval of the accuracy; cases that belong together are no independent ones."""
+    verdicts = [float(run.cases[one].correct) for one in ids]
+    groups = group_codes(ids, run.groups)
+    return mean_interval(verdicts, clusters=None if groups is None else groups.tolist())
+
+
+def check_thresholds(
+    min_accuracy: float | None, max_regression: float | None, *, baselined: bool
 ) -> None:
+    """Refuse thresholds that cannot be judged by; raises `UsageError`, before anything is read."""
     for name, value in (("--min-accuracy", min_accuracy), ("--max-regression", max_regression)):
         if value is not None and not 0.0 <= value <= 1.0:
             raise UsageError(f"{name} {value!r} must lie between 0 and 1, such as 0.02")
-    if max_regression is not None and baseline is None:
+    if max_regression is not None and not baselined:
         raise UsageError("--max-regression needs a --baseline to measure from")
-    if min_accuracy is None and baseline is None:
+    if min_accuracy is None and not baselined:
         raise UsageError("nothing to judge by: give --baseline, --min-accuracy, or both")
 
 

@@ -17,6 +17,7 @@ from importlib import resources
 import msgspec
 from msgspec import Struct
 
+from farm.core.result import OUTCOMES
 from farm.report.casepages import CaseRow, pack_cases
 from farm.report.envelope import Envelope
 from farm.report.markdown import row_warnings
@@ -31,7 +32,6 @@ from farm.report.sections import (
 )
 from farm.report.text import count, share, span
 from farm.stats.calibration import CalibrationReport
-from farm.stats.evalrun import OUTCOMES
 from farm.stats.leaderboard import LeaderboardRow
 from farm.stats.pairwise import PairwiseDiff
 
@@ -77,6 +77,7 @@ def page_of(
         headline=headline_of(envelope),
         warnings=(
             *failure,
+            *envelope.warnings,
             *(note for row in envelope.leaderboard for note in row_warnings(row)),
         ),
         leaderboard=envelope.leaderboard,
@@ -119,6 +120,14 @@ def headline_of(envelope: Envelope) -> tuple[Figure, ...]:
                 f"{level} {span(accuracy.ci_lo, accuracy.ci_hi)}{reach}",
             )
         )
+    figures += [
+        Figure(
+            label=figure.name.replace("_", " "),
+            value=share(figure.score),
+            note=f"{first.model_id}, {figure.signature}",
+        )
+        for figure in (envelope.corpus or {}).get(first.model_id, ())
+    ]
     summary = envelope.summary
     figures.append(
         Figure(

@@ -1,7 +1,8 @@
 """The report as JUnit XML, which every CI system reads.
 
-A wrong answer is a failure, a case that could not be judged is an error, an unscorable one is
-skipped. Characters XML cannot hold are replaced, so that no model output breaks the file.
+A wrong answer is a failure, a case that could not be judged is an error, one that is unscorable
+or not judged yet is skipped. Characters XML cannot hold are replaced, so that no model output
+breaks the file.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from xml.sax.saxutils import escape, quoteattr
 
 from msgspec import Struct
 
+from farm.core.result import PENDING, UNSCORABLE
 from farm.stats.evalrun import EvalRun
 
 # what XML 1.0 allows is tab, line feed, carriage return and these ranges; lone surrogates are not
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SKIPPED = frozenset({UNSCORABLE, PENDING})
 _ERRORS = frozenset({"error", "timeout"})
 _MESSAGE_CUT = 200
 
@@ -80,7 +83,7 @@ def _case(run: EvalRun) -> JunitCase:
 def _suite(suite: JunitSuite) -> str:
     outcomes = [case.outcome for case in suite.cases]
     errors = sum(outcome in _ERRORS for outcome in outcomes)
-    skipped = outcomes.count("unscorable")
+    skipped = sum(outcome in _SKIPPED for outcome in outcomes)
     failures = len(outcomes) - outcomes.count("correct") - errors - skipped
     lines = [
         f'  <testsuite name={_attribute(suite.name)} tests="{len(outcomes)}" '
@@ -105,7 +108,7 @@ def _test(case: JunitCase) -> str:
     )
     if case.outcome == "correct":
         return head + "/>"
-    if case.outcome == "unscorable":
+    if case.outcome in _SKIPPED:
         inner = f"<skipped message={_attribute(case.message[:_MESSAGE_CUT])}/>"
     else:
         kind = "error" if case.outcome in _ERRORS else "failure"

@@ -95,8 +95,19 @@ def _notes(envelope: Envelope) -> list[str]:
             if len(row.model_id) > _NAME_CUT
         ],
         *[f"- {markdown(note)}" for row in envelope.leaderboard for note in row_warnings(row)],
+        *[f"- {markdown(warning)}" for warning in envelope.warnings],
+        *_corpus(envelope),
     ]
     return [*notes, ""] if notes else []
+
+
+def _corpus(envelope: Envelope) -> list[str]:
+    return [
+        f"- {markdown(model)}: {markdown(figure.name)} {share(figure.score)} "
+        f"({markdown(figure.signature)})"
+        for model, figures in (envelope.corpus or {}).items()
+        for figure in figures
+    ]
 
 
 def row_warnings(row: LeaderboardRow) -> list[str]:

@@ -43,9 +43,31 @@ def _ledger() -> dict[str, Any]:
     return made
 
 
+def _leaderboard() -> dict[str, Any]:
+    # these three import numpy when they are asked for: it loads for 100 ms, and no other needs it
+    from farm.report.envelope import Envelope
+
+    return _of(Envelope, "farm leaderboard report")()
+
+
+def _comparison() -> dict[str, Any]:
+    from farm.report.compare import Comparison
+
+    return _of(Comparison, "farm comparison")()
+
+
+def _gate() -> dict[str, Any]:
+    from farm.report.gate import GateResult
+
+    return _of(GateResult, "farm gate verdict")()
+
+
 _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "predictions": _predictions,
     "report": _of(Report, "farm report"),
+    "leaderboard": _leaderboard,
+    "comparison": _comparison,
+    "gate": _gate,
     "events": event.schema,
     "plan": _of(Plan, "farm plan file"),
     "ledger": _ledger,

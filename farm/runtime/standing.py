@@ -6,11 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from farm.core.case import targets_of
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan
 from farm.core.receipt import read_receipt, receipt_name
+from farm.core.result import counts
 from farm.report.build import DETAIL_CASES, Detail, Report, WorkerEvent, build
+from farm.report.caution import FLATTERING
+from farm.runtime.worker import decode_cases
+from farm.scoring.corpus import CorpusScore, published
 from farm.scoring.registry import scorer
 from farm.store.protocol import Store
 
@@ -21,6 +26,7 @@ class _Id(msgspec.Struct, frozen=True, gc=False):
 
 class _Score(msgspec.Struct, frozen=True, gc=False):
     score: float
+    outcome: str
 
 
 class _Scores(msgspec.Struct, frozen=True):
@@ -50,6 +56,9 @@ def report_of(
         ledger,
         detail=_detail(store, plan, ledger) if detail else None,
         scores=list(_all_scores(store, plan, ledger)),
+        graded=scorer(plan.identity.scorer.name).graded,
+        # with the detail, since it reads every answer: a look at a large run stays quick
+        corpus=corpus_scores(store, ledger) if detail else (),
         worker_events=None if published is None else [_event(lease) for lease in published],
     )
 
@@ -82,7 +91,29 @@ def _all_scores(store: Store, plan: Plan, ledger: Ledger) -> Iterator[float]:
         if not fractional:  # every correct case scores one and every other nothing
             yield float(lease.receipt.correct)
         else:
-            yield from (case.score for case in _scores.decode(store.read_receipt(lease)).cases)
+            verdicts = _scores.decode(store.read_receipt(lease)).cases
+            yield from (one.score for one in verdicts if counts(one.outcome))
+
+
+def corpus_scores(store: Store, ledger: Ledger) -> tuple[CorpusScore, ...]:
+    """Give the published corpus figures over the scored cases of a run by bleu_4.
+
+    None for other scorers, and where sacrebleu is not installed. Holds all answers at a time.
+    """
+    if store.plan.identity.scorer.name != FLATTERING:
+        return ()
+    answers: list[str] = []
+    wanted: list[tuple[str, ...]] = []
+    for shard, lease in zip(store.plan.shards, ledger.leases, strict=True):
+        if lease.receipt is None:
+            continue
+        verdicts = _scores.decode(store.read_receipt(lease)).cases
+        cases = decode_cases(store.read_cases(shard), shard)
+        for case, verdict in zip(cases, verdicts, strict=True):
+            if counts(verdict.outcome):
+                answers.append(case.response)
+                wanted.append(targets_of(case))
+    return published(answers, wanted)
 
 
 def _event(lease: Lease) -> WorkerEvent:

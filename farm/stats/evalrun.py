@@ -14,23 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
+from farm.core.result import OUTCOMES, counts
 from farm.errors import BadNumbers
 from farm.stats.arrays import Floats, Ints
 from farm.stats.means import cluster_codes
 
-# How a case can end, in the order reports show it.
-OUTCOMES = (
-    "correct",
-    "wrong",
-    "empty",
-    "unparsed",
-    "refused",
-    "truncated",
-    "timeout",
-    "error",
-    "unscorable",
-)
-NOT_SCORED = frozenset({"error", "unscorable"})  # never a wrong answer, never in a mean
+# Never a wrong answer, never in a mean. A timeout is: one that has a score was a program's, and a
+# request that ran out of time has none.
+NOT_SCORED = frozenset(name for name in OUTCOMES if not counts(name))
 
 
 class EvalRun(Struct, frozen=True, kw_only=True):

@@ -12,13 +12,15 @@ from msgspec.structs import replace
 
 from farm.core.change import Change, Claim, Fail, Publish, apply
 from farm.core.ledger import Ledger, encode_ledger
-from farm.core.plan import Plan, encode_plan, first_ledger
+from farm.core.plan import Plan, ScorerName, encode_plan, first_ledger
 from farm.core.receipt import Receipt, build_receipt, encode_receipt, refer
 from farm.core.result import CaseResult
 from farm.report.build import DETAIL_CASES, Detail, Report, WorkerEvent, build
 from farm.report.render import to_json
 from farm.report.schemas import SCHEMA_NAMES, schema_of
 from farm.runtime.standing import report_of
+from farm.scoring.corpus import CorpusScore
+from farm.scoring.score import score
 from tests.contract.homes import MemoryHome
 from tests.contract.store_contract import finish
 from tests.examples import plan_of, receipt_bytes, verdict
@@ -137,6 +139,71 @@ def test_mean_scores_do_not_depend_on_the_order_of_the_cases() -> None:
     assert build(plan, ledger, detail=None, scores=scores).mean_score == 0.3
 
 
+def graded_report(scores: list[float], *, unscorable: int = 0, **more: Any) -> Report:
+    """One shard of graded scores, and so many cases that could not be scored."""
+    cases = [
+        CaseResult(
+            id=f"c{i}", correct=s >= 0.5, score=s, outcome="correct" if s >= 0.5 else "wrong"
+        )
+        for i, s in enumerate(scores)
+    ]
+    cases += [
+        CaseResult(id=f"u{i}", correct=False, score=0.0, outcome="unscorable")
+        for i in range(unscorable)
+    ]
+    plan = more.pop("plan", plan_of(1))
+    ledger = ledger_with(plan, receipts_of({"shard-0": cases}, {}))
+    return build(plan, ledger, detail=None, scores=scores, graded=True, **more)
+
+
+def test_a_mean_of_graded_scores_has_students_interval_clipped_to_what_scores_can_be() -> None:
+    """0.2 0.4 0.9: s = sqrt(0.13), t(2) = 4.3026527297: 0.5 -+ 0.8957 is past both ends.
+
+    Twelve scores of 0.4 and 0.6: s = 0.1044465936, t(11) = 2.2009851601, half 0.0663622.
+    """
+    short = graded_report([0.2, 0.9, 0.4], unscorable=2).mean_interval
+    assert (short.ci_lo, short.ci_hi, short.n) == (0.0, 1.0, 3)
+    assert (short.method, short.level, short.flags) == ("student_t", 0.95, ("small_n",))
+    long = graded_report([0.4, 0.6] * 6).mean_interval
+    assert long.ci_lo == pytest.approx(0.5 - 0.0663622, abs=5e-8)
+    assert long.ci_hi == pytest.approx(0.5 + 0.0663622, abs=5e-8)
+    assert long.flags == ()
+
+
+def test_the_interval_of_a_mean_does_not_tell_the_order_of_the_shards() -> None:
+    scores = [0.1, 0.7, 0.3, 0.9, 0.2, 0.6, 0.35, 0.8]
+    assert graded_report(scores).mean_interval == graded_report(scores[::-1]).mean_interval
+
+
+def test_one_graded_score_has_a_mean_and_no_interval() -> None:
+    made = graded_report([0.25])
+    assert made.mean_score == 0.25
+    assert (made.mean_interval.ci_lo, made.mean_interval.ci_hi) == (None, None)
+    assert made.mean_interval.reason == "one graded score has no spread to measure"
+
+
+def test_a_mean_of_zeros_and_ones_has_the_interval_of_the_accuracy() -> None:
+    made = report(THREE_OF_FOUR)
+    assert made.mean_interval.method == "wilson"
+    assert made.mean_interval.ci_lo == made.accuracy.ci_lo
+
+
+def test_a_report_by_bleu_4_warns_and_shows_the_corpus_figures_it_was_given() -> None:
+    """A wrong answer of one word scores (1/2)^(1/4) = 0.84 by the contract's smoothing."""
+    plan = plan_of(1)
+    by_bleu = replace(plan.identity, scorer=ScorerName(name="bleu_4", version="1"))
+    figure = CorpusScore(name="chrf", score=0.5, signature="s")
+    made = graded_report([0.5, 0.6], plan=replace(plan, identity=by_bleu), corpus=[figure])
+    assert json.loads(to_json(made))["corpus"] == [{"name": "chrf", "score": 0.5, "signature": "s"}]
+    assert "0.84" in made.warnings[0]
+    assert "look at the corpus BLEU" in made.warnings[0]
+    bare = graded_report([0.5, 0.6], plan=replace(plan, identity=by_bleu))
+    assert "farm[metrics]" in bare.warnings[0]
+    assert json.loads(to_json(bare))["corpus"] == []
+    assert "corpus" not in json.loads(to_json(report(THREE_OF_FOUR)))
+    assert score("bleu_4", "wrong", ["right"]) == pytest.approx(0.84, abs=0.001)
+
+
 def test_worker_processes_are_the_distinct_pids_of_accepted_receipts() -> None:
     made = report(THREE_OF_FOUR, pids={"shard-0": 8, "shard-3": 9})
     assert made.worker_processes == 3
@@ -173,8 +240,9 @@ def test_the_names_of_a_report_and_their_order_are_published() -> None:
     assert list(made) == [
         "schema_version", "run_id", "dataset_sha256", "tasks_sha256", "dataset_cases", "scorer",
         "models", "complete", "active_shards", "completed_shards", "quarantined_shards",
-        "evaluated", "correct", "accuracy", "mean_score", "outcomes", "signature",
-        "worker_processes", "detail", "shards", "receipts", "worker_events",
+        "evaluated", "correct", "accuracy", "mean_score", "mean_interval", "warnings",
+        "outcomes", "signature", "worker_processes", "detail", "shards", "receipts",
+        "worker_events",
     ]  # fmt: skip
     assert list(made["shards"][0]) == ["lease", "cases", "quarantined", "attempts", "case_ids"]
     assert made["schema_version"] == 1

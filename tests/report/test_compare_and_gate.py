@@ -70,7 +70,7 @@ def test_graded_scores_are_compared_by_score_and_not_by_verdict():
             f"c{i}": Judged(correct=s >= 0.5, score=s, outcome="correct")
             for i, s in enumerate(scores)
         }
-        return replace(side(label, ""), cases=cases, graded=True)
+        return replace(side(label, ""), cases=cases)
 
     found = compare_runs(graded("a", [0.6, 0.7, 0.9, 0.8]), graded("b", [0.7, 0.9, 0.9, 1.0]))
     assert found.test == "paired_t"

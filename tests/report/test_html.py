@@ -190,7 +190,26 @@ def test_packed_cases_come_back_as_they_were():
     assert index == {
         "size": BLOCK, "models": ["alpha"], "outcomes": ["error"], "classes": ["o-error"],
         "model": [0], "outcome": [0], "id": [one.id], "score": [None],
+        "rank": [0],
     }  # fmt: skip
+
+
+def test_the_index_ranks_cases_as_a_reader_counts_them():
+    """case-9 before case-10, one case of two models side by side, in whatever order they come."""
+    rows = [
+        replace(cases()[0], id=identity, model=model)
+        for model in ("a", "b")
+        for identity in ("case-10", "case-9", "9", "x")
+    ]
+    *_, index = (
+        json.loads(zlib.decompress(base64.b64decode(re.sub("<[^>]*>", "", piece))))
+        for piece in pack_cases(rows)
+    )
+    order = sorted(range(8), key=lambda at: index["rank"][at])
+    assert [(rows[at].id, rows[at].model) for at in order] == [
+        ("9", "a"), ("9", "b"), ("case-9", "a"), ("case-9", "b"), ("case-10", "a"),
+        ("case-10", "b"), ("x", "a"), ("x", "b"),
+    ]  # fmt: skip
 
 
 def test_an_outcome_cannot_choose_its_own_class():

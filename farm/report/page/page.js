@@ -58,7 +58,7 @@
     return held;
   }
 
-  let index = null;      // {size, models, outcomes, model[], outcome[], id[], score[]}
+  let index = null;      // {size, models, outcomes, model[], outcome[], id[], score[], rank[]}
   let shown = [];        // positions of the cases that pass the filters, in order
   let screen = 0;        // which page of them
   let open = -1;         // position of the open case
@@ -116,17 +116,16 @@
   }
 
   function sortShown() {
-    if (!order.by) return;
     const sign = order.dir === "up" ? 1 : -1;
     const value = {
-      id: (at) => index.id[at],
+      id: (at) => index.rank[at],
       model: (at) => index.models[index.model[at]],
       outcome: (at) => index.outcomes[index.outcome[at]],
       score: (at) => index.score[at] ?? -1,
-    }[order.by];
+    }[order.by || "id"];
     shown.sort((a, b) => {
       const x = value(a), y = value(b);
-      return x < y ? -sign : x > y ? sign : a - b;
+      return x < y ? -sign : x > y ? sign : index.rank[a] - index.rank[b];
     });
   }
 
@@ -288,6 +287,7 @@
       choice.append(option);
     });
     shown = index.id.map((_, at) => at);
+    sortShown();
     await draw();
   })().catch(() => {
     status.textContent = "The cases in this file are damaged; make the report again.";

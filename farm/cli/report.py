@@ -1,0 +1,139 @@
+"""`farm report`: one or several stores as a leaderboard, in four formats."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from farm.cli import deliver, options
+from farm.cli.kinds import FilledPath, Name
+from farm.cli.main import fail
+from farm.cli.sides import model_of
+from farm.errors import UsageError
+from farm.wiring import open_store
+
+if TYPE_CHECKING:
+    from farm.report.envelope import Envelope
+    from farm.runtime.board import Board
+    from farm.runtime.trials import Recorded
+
+
+class ReportFlags(TypedDict):
+    """The options that say what is printed, and where."""
+
+    kind: str
+    output: str | None
+    title: str | None
+    step_summary: bool
+    detail: bool | None
+    quiet: bool
+
+
+@click.command()
+@click.option(
+    "--store",
+    "stores",
+    required=True,
+    multiple=True,
+    metavar="DIR",
+    type=FilledPath(),
+    help="The directory of a run; repeat for a leaderboard.",
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="MODEL",
+    type=Name(),
+    help="Whose predictions they are, one for each --store.  [default: as initialized, else the "
+    "folder's name]",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["json", "markdown", "html", "junit"]),
+    default="json",
+    show_default=True,
+    help="html is one self-contained page with every case.",
+)
+@deliver.output
+@click.option("--title", metavar="TEXT", type=Name(), help="The title of the page.")
+@deliver.step_summary
+@options.detail
+@options.quiet
+@click.pass_context
+def command(
+    ctx: click.Context, /, stores: Sequence[str], names: Sequence[str], **given: Unpack[ReportFlags]
+) -> None:
+    """Report recorded runs, several as one leaderboard.
+
+    Cases pair up by their `task`, or by their id. A run that is not complete is reported as far
+    as it is, says so, and ends with exit code 1 (4 when shards are quarantined).
+    """
+    # here and not at the top: numpy loads for 100 ms, which --help does not need
+    from farm.report.build import DETAIL_CASES
+    from farm.report.markdown import render_step_summary
+    from farm.runtime.board import envelope_of, gather
+    from farm.runtime.trials import recorded
+
+    if names and len(names) != len(stores):
+        raise UsageError(f"{len(names)} --name for {len(stores)} --store: give one for each")
+    summary = deliver.summary_file(given["step_summary"])
+    opened = [ctx.with_resource(open_store(path)) for path in stores]
+    models = names or [model_of(store) for store in opened]
+    runs = [recorded(store, model=model) for store, model in zip(opened, models, strict=True)]
+    board = gather(runs)
+    listed = given["detail"]
+    if listed is None:
+        listed = len(board.runs) <= DETAIL_CASES
+    envelope = envelope_of(runs, board, detail=listed and given["kind"] == "json")
+    title = given["title"] or _title(runs)
+    deliver.deliver(_rendered(given["kind"], title, envelope, runs, board), given["output"])
+    if summary:
+        deliver.add_summary(summary, render_step_summary(envelope, title=title))
+    ctx.exit(_exit_code(stores, runs))
+
+
+def _title(runs: Sequence[Recorded]) -> str:
+    return runs[0].model if len(runs) == 1 else f"{len(runs)} models compared"
+
+
+def _rendered(
+    kind: str, title: str, envelope: Envelope, runs: Sequence[Recorded], board: Board
+) -> Iterable[str]:
+    """Return the text of a format, in pieces; the cases of a page are read while it is written."""
+    if kind == "html":
+        from farm.report.html import page_of, render_html
+        from farm.runtime.casebook import case_rows
+
+        cases = sum(run.plan.cases for run in runs)
+        subtitle = f"scored by {runs[0].scorer}, {cases:,} case{'s' if cases > 1 else ''}"
+        rows = case_rows(sorted(runs, key=lambda run: run.model))
+        return render_html(page_of(envelope, title=title, subtitle=subtitle, cases=rows))
+    if kind == "markdown":
+        from farm.report.markdown import render_markdown
+
+        return [render_markdown(envelope)]
+    if kind == "junit":
+        from farm.report.junit import render_junit, suites_of
+
+        return [render_junit(suites_of(board.runs), name=title)]
+    from farm.report.envelope import to_json
+
+    return [to_json(envelope).decode()]
+
+
+def _exit_code(stores: Sequence[str], runs: Sequence[Recorded]) -> int:
+    for path, run in zip(stores, runs, strict=True):
+        if not run.ledger.complete:
+            done = sum(lease.done for lease in run.ledger.leases)
+            fail(
+                f"{path!r} is not complete, {done} of {len(run.plan.shards)} shards are done: "
+                f"continue with: farm run --store {shlex.quote(path)}"
+            )
+    if all(run.ledger.complete for run in runs):
+        return 0
+    return 4 if all(run.ledger.settled for run in runs) else 1

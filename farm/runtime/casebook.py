@@ -1,0 +1,85 @@
+"""The cases of recorded runs as a report page shows them: asked, answered, and why judged so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from farm.core.case import Case, targets_of
+from farm.core.plan import ScorerName
+from farm.core.result import PENDING, CaseResult, counts
+from farm.errors import SpecError
+from farm.report.casepages import CaseRow
+from farm.runtime.trials import Recorded, given, whole_cases
+from farm.scoring.explain import Account, Explanation, explain
+from farm.scoring.registry import scorer
+from farm.scoring.score import SCORER_FAULTS
+
+_STEP_CUT = 1_000  # characters of a step: the texts themselves stand in full beside it
+
+Explain = Callable[[Case], Explanation | None]
+
+
+def case_rows(recordings: Sequence[Recorded]) -> Iterator[CaseRow]:
+    """Yield every case of the runs, explained by the scorer that judged it; a shard at a time."""
+    for run in recordings:
+        account = _explainer(run.plan.identity.scorer)
+        for case, verdict in whole_cases(run):
+            yield _row(run.model, case, verdict, account)
+
+
+def _explainer(used: ScorerName) -> Explain:
+    """Return what explains a verdict; nothing where this farm does not have that scorer."""
+    try:
+        found = scorer(used.name)
+    except SpecError:  # a plugin that is not installed here: the verdicts stand without it
+        return lambda case: None
+    if found.version != used.version or found.needs:
+        return lambda case: None
+
+    def account(case: Case) -> Explanation | None:
+        try:
+            return explain(used.name, case.response, targets_of(case))
+        except SCORER_FAULTS:  # of a plugin; the verdict already says that it failed
+            return None
+
+    return account
+
+
+def _row(model: str, case: Case, verdict: CaseResult | None, account: Explain) -> CaseRow:
+    told = None if verdict is None else account(case)
+    counted = verdict is not None and counts(verdict.outcome)
+    return CaseRow(
+        model=model,
+        id=case.id,
+        prompt=case.prompt,
+        expected="\n".join(targets_of(case)),
+        response=case.response,
+        extracted=_extracted(told),
+        rule="" if told is None else f"{told.metric}@{told.version}: {told.rule}",
+        steps=() if told is None else _steps(told),
+        category=given(case.category, ""),
+        outcome=PENDING if verdict is None else verdict.outcome,
+        score=verdict.score if verdict is not None and counted else None,
+    )
+
+
+def _extracted(told: Explanation | None) -> str | None:
+    """Return the span that was judged; None where it is the response as it stands."""
+    if told is None:
+        return None
+    if told.read is not None:
+        return told.read.text if told.read.found else None
+    return None if told.post_process == "none" else told.extracted.text
+
+
+def _steps(told: Explanation) -> tuple[str, ...]:
+    """Return what was done to both sides until they were compared, a line a step."""
+    wanted = told.target_steps[told.best_target or 0] if told.target_steps else ()
+    return (*_lines("response", told.prediction_steps), *_lines("expected", wanted))
+
+
+def _lines(side: str, account: Account) -> Iterator[str]:
+    for seen in account:
+        rest = len(seen.text) - _STEP_CUT
+        more = f" and {rest:,} more characters" if rest > 0 else ""
+        yield f"{side}, {seen.step}: {seen.text[:_STEP_CUT]!r}{more}"

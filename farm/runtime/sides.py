@@ -1,0 +1,34 @@
+"""A recorded run as one side of a comparison."""
+
+from __future__ import annotations
+
+from farm.core.result import counts
+from farm.report.compare import Judged, RunSide
+from farm.runtime.trials import Recorded, facts
+
+
+def side_of(run: Recorded) -> RunSide:
+    """Return the verdicts of a run by case id, and which cases belong together.
+
+    Cases are grouped by their cluster, else by the task they are samples of; a run without
+    either has no groups.
+    """
+    cases: dict[str, Judged] = {}
+    groups: dict[str, str] = {}
+    for case, verdict in facts(run):
+        if case.cluster or case.task:
+            groups[case.id] = f"cluster {case.cluster}" if case.cluster else f"task {case.task}"
+        if verdict is not None:
+            cases[case.id] = Judged(
+                correct=verdict.correct,
+                score=verdict.score if counts(verdict.outcome) else None,
+                outcome=verdict.outcome,
+            )
+    return RunSide(
+        label=run.model,
+        tasks_sha256=run.plan.tasks_sha256,
+        scorer=run.scorer,
+        complete=run.ledger.complete,
+        cases=cases,
+        groups=groups,
+    )

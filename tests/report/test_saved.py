@@ -1,0 +1,75 @@
+"""Saved reports as sides of a comparison: both kinds, and files that are neither."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from farm.errors import SpecError
+from farm.report import render
+from farm.report.envelope import to_json
+from farm.report.saved import read_saved
+from farm.runtime.board import envelope_of, gather
+from farm.runtime.sides import side_of
+from farm.runtime.standing import report_of
+from tests.runtime.recordings import case, recording
+
+RUN = recording([case(f"c{i}", "yes" if i else "no") for i in range(5)], model="m")
+
+
+def saved(**changes: object) -> bytes:
+    """What `farm report` saves of RUN, parts of it replaced."""
+    plain = json.loads(to_json(envelope_of([RUN], gather([RUN]), detail=True)))
+    return json.dumps(plain | changes).encode()
+
+
+def test_a_saved_leaderboard_is_the_side_that_its_store_is() -> None:
+    side, stored = read_saved(saved(), path="f"), side_of(RUN)
+    assert side == stored
+    assert side.label == "m"
+
+
+def test_a_saved_run_report_is_the_side_that_its_store_is() -> None:
+    """It names no model here, so the path stands for it."""
+    text = json.dumps(_plain(report_of(RUN.store))).encode()
+    side = read_saved(text, path="f")
+    assert (side.label, side.cases) == ("f", side_of(RUN).cases)
+    assert (side.scorer, side.complete) == ("exact_match@1", True)
+
+
+def _plain(report: object) -> object:
+    return json.loads(render.to_json(report))
+
+
+CASE = {"id": "a", "correct": True, "score": 1.0, "outcome": "correct"}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "'f' is no saved report: "),
+        (b"[1]", "'f' is no saved report: "),
+        (b"\xff", "'f' is no saved report: "),
+        (b'{"a":' * 5000, "'f' is no saved report: "),
+        (b"{}", "'f' is no saved report: save one with"),
+        (json.dumps(_plain(report_of(RUN.store, detail=False))).encode(), "save the report with"),
+        (saved(cases={}), "'f' does not list its cases"),
+        (saved(cases={"m": [CASE, CASE]}), "case 'a' is there twice"),
+        (saved(cases={"m": [CASE | {"score": 2.0}]}), r"score 2\.0 is not in \[0, 1\]"),
+        (saved(runs={}), "'f' is a report of 0 models"),
+    ],
+)
+def test_what_is_no_report_with_cases_is_refused_with_the_way_out(
+    data: bytes, message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        read_saved(data, path="f")
+
+
+def test_a_report_of_two_models_is_refused() -> None:
+    """Which of the two was meant is not for us to guess."""
+    other = recording([case(f"c{i}", "yes") for i in range(5)], model="n")
+    both = to_json(envelope_of([RUN, other], gather([RUN, other]), detail=True))
+    with pytest.raises(SpecError, match="a report of 2 models: save one of a single --store"):
+        read_saved(both, path="f")
