@@ -107,9 +107,7 @@ def assert_complete(store: str) -> None:
             )
             for shard in opened.plan.shards
         ]
-        found = verify(
-            opened, digests=lambda: dataset_digests(store, places), receipt_names=list
-        )
+        found = verify(opened, digests=lambda: dataset_digests(store, places), receipt_names=list)
     assert found.problems == ()
     assert len(done_set(store)) == len(opened.plan.shards)
 
