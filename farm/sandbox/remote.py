@@ -45,6 +45,7 @@ class Session:
         self._returned: Any = None
         self._promised: dict[str, Json] = {}
         self.trust: set[str] = set()
+        self.borrowed = False  # whether the program handed over a module of this process
         self.named_classes: set[int] = set()
 
     # --- requests
@@ -230,6 +231,7 @@ class Session:
         if tag == "builtin" and type(body) is str and body in vars(builtins):
             return vars(builtins)[body]
         if tag == "module" and type(body) is str and body.split(".")[0] in _KNOWN_MODULES:
+            self.borrowed = True
             return importlib.import_module(body)
         raise PeerBroke(f"a reference to {str(tag)[:20]!r} is not one a program can make")
 

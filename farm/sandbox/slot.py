@@ -166,6 +166,7 @@ class Slot:
             over_output=conversation.over,
             over_quota=report["over_quota"],
             starved=report["starved"],
+            spent=report["spent"],
             signal=report["signal"],
             cpu_ms=report["cpu_ms"],
             wall_ms=report["wall_ms"],

@@ -17,6 +17,7 @@ from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion
 from farm.sandbox.frames import PeerBroke, PeerGone
 from farm.sandbox.plain import Json
+from farm.sandbox.purity import leaves_no_mark
 from farm.sandbox.raised import ProgramAssertion
 from farm.sandbox.remote import NotReady, Session
 from farm.sandbox.standins import Remote
@@ -60,8 +61,12 @@ class Names(dict[str, Any]):
         )
 
 
-def run(job: Json, *, source: int, target: int, verdict: int) -> None:
-    """Judge one job over the pipes of its candidate and report to `verdict`."""
+def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
+    """Judge one job over the pipes of its candidate and report to `verdict`.
+
+    Return whether this process is as it was before: the assertions could not change it, none
+    ended in an error, and the program handed over nothing that is not its own.
+    """
 
     def tell(fact: Json) -> None:
         os.write(verdict, json.dumps(fact).encode("ascii") + b"\n")
@@ -73,14 +78,17 @@ def run(job: Json, *, source: int, target: int, verdict: int) -> None:
         loading = _load(session)
     except NotReady as error:
         tell({"load": "harness", "why": str(error)})
-        return
+        return False
     tell(loading)
+    clean = all(isinstance(one, Assertion) and leaves_no_mark(one.code) for one in read)
     if loading["load"] == "ok":
         if job["grading"] == "in_process":
             _judge_in_process(session, job["assertions"], tell)
+            clean = False
         else:
-            _judge_all(session, read, job["entry_point"], tell)
+            clean &= _judge_all(session, read, job["entry_point"], tell)
     tell({"end": True})
+    return clean and not session.borrowed
 
 
 def _load(session: Session) -> Json:
@@ -118,16 +126,20 @@ def _judge_all(
     read: list[Assertion | BadAssertion],
     entry: str | None,
     tell: Callable[[Json], None],
-) -> None:
+) -> bool:
+    """Judge assertions in turn; return whether each ended in a plain yes or no."""
     good = [one for one in read if isinstance(one, Assertion)]
     called = frozenset().union(*[one.calls for one in good])
     overridden = {entry} if entry else set()
     if not entry and called <= _PYTHONS_OWN.keys():  # nothing else can be what is tested
         overridden = {one.overridable for one in good if one.overridable}
     names = Names(session, frozenset(overridden))
+    plain = True
     for index, one in enumerate(read):
         result, why = _judge(names, one)
+        plain &= result != "error"
         tell({"i": index, "r": result, "why": _cut(why), "trust": sorted(session.trust)})
+    return plain
 
 
 def _judge(names: Names, one: Assertion | BadAssertion) -> tuple[str, str]:

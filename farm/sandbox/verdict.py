@@ -33,7 +33,8 @@ class CandidateResult:
 
     `score` is `passed / total`; assertions that were not reached count as failed. `outcome` is
     "pass" only when all passed. `starved` says the program waited for a processor so long that
-    its deadline was moved: a timeout that is also starved says little about the program.
+    its deadline was moved: a timeout that is also starved says little about the program, unless
+    it is `spent`: then the program had its time on processors all the same.
     `output` is what the program printed, up to the cap, undecodable bytes escaped.
     """
 
@@ -45,6 +46,7 @@ class CandidateResult:
     detail: str
     isolation: Isolation
     starved: bool = False
+    spent: bool = False
     output: str = ""
     cpu_ms: float = 0.0
     wall_ms: float = 0.0
@@ -58,6 +60,7 @@ class Account:
     over_output: bool = False
     over_quota: bool = False
     starved: bool = False
+    spent: bool = False
     signal: int = 0
     cpu_ms: float = 0.0
     wall_ms: float = 0.0
@@ -92,6 +95,7 @@ def decide(
             trust=tuple(trust),
         ),
         starved=account.starved,
+        spent=account.spent,
         output=output,
         cpu_ms=account.cpu_ms,
         wall_ms=account.wall_ms,
@@ -136,7 +140,11 @@ def _sum_up(
 
 def _why_timeout(account: Account) -> str:
     used = f"after {account.wall_ms / 1000:.1f} s, {account.cpu_ms / 1000:.1f} s of them on a core"
-    starved = "; the machine was busy, run it again when it is not" if account.starved else ""
+    starved = (
+        "; the machine was busy, run it again when it is not"
+        if account.starved and not account.spent
+        else ""
+    )
     return f"out of time {used}{starved}"
 
 

@@ -21,7 +21,8 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from farm.sandbox import candidate, kernel, landlock, limits, namespaces, probe, rehearsal, tester
+from farm.sandbox import candidate, kernel, landlock, limits, namespaces, probe, rehearsal
+from farm.sandbox.kept import Pipes, TesterProcess, used
 from farm.sandbox.lockdown import Lockdown, Walls, close_others
 from farm.sandbox.scratch import Scratch
 
@@ -54,7 +55,13 @@ class Ending(NamedTuple):
     killed: bool = False
     over_quota: bool = False
     starved: bool = False
+    spent: bool = False
     runner_gone: bool = False
+
+    @property
+    def judged(self) -> bool:
+        """Whether nothing but the tester ended the job."""
+        return not (self.timeout or self.killed or self.over_quota or self.runner_gone)
 
 
 class Zygote:
@@ -65,6 +72,7 @@ class Zygote:
         self._lines = b""
         self._descriptors: list[int] = []
         self._cores = os.sched_getaffinity(0) if sys.platform == "linux" else set()
+        self._tester: TesterProcess | None = None
         self._scratch, self._lockdown, self.isolation = _settle(settings)
 
     def serve(self) -> None:
@@ -82,6 +90,8 @@ class Zygote:
 
     def leave(self) -> None:
         """Remove what is on disk; the runner does it too, if it still can."""
+        if self._tester is not None:
+            self._tester.end()
         self._scratch.remove()
 
     def _tell(self, fact: dict[str, Any]) -> None:
@@ -105,47 +115,48 @@ class Zygote:
         """Run one job from fork to report; False when the runner is gone."""
         work, verdict, output = self._descriptors[:3]
         del self._descriptors[:3]
-        to_candidate, from_tester = os.pipe()
-        to_tester, from_candidate = os.pipe()
-        done, held = os.pipe()  # the tester's end closes when it is over
         started = time.monotonic()
         self._stay_on_this_core(True)
-        programs = os.fork()
-        if programs == 0:
+        judge, self._tester = self._tester or TesterProcess(self._lockdown), None
+        to_candidate, from_tester = os.pipe()
+        to_tester, from_candidate = os.pipe()
+        program = os.fork()
+        if program == 0:
             self._become_candidate(job, source=to_candidate, target=from_candidate, output=output)
-        judge = os.fork()
-        if judge == 0:
-            self._become_tester(
-                job, work=work, verdict=verdict, source=to_tester, target=from_tester, held=held
-            )
+        judge.begin(Pipes(work=work, verdict=verdict, source=to_tester, target=from_tester))
         self._stay_on_this_core(False)
-        for number in (work, verdict, output, to_candidate, from_tester, to_tester):
+        for number in (
+            work, verdict, output, to_candidate, from_tester, to_tester, from_candidate,
+        ):  # fmt: skip
             os.close(number)
-        os.close(from_candidate)
-        os.close(held)
-        ending = self._wait(job, done=done, started=started, processes=(programs, judge))
-        os.close(done)
+        ending = self._wait(job, judge, Share(program, judge.pid), started=started)
+        if ending.judged and judge.stays():
+            self._tester = judge
+        else:
+            judge.end()  # before the program, whose end it must not take for the program's doing
         if not self._lockdown.walls.seccomp:  # what could fork may have left children
             with contextlib.suppress(OSError):
-                os.killpg(programs, signal.SIGKILL)
-        for process in (programs, judge):  # not reaped yet, so the numbers are still theirs
-            os.kill(process, signal.SIGKILL)
-        _, status, used = os.wait4(programs, 0)
-        _, judge_status, _ = os.wait4(judge, 0)
+                os.killpg(program, signal.SIGKILL)
+        os.kill(program, signal.SIGKILL)  # not reaped yet, so the number is still its own
+        _, status, cost = os.wait4(program, 0)
         if ending.runner_gone:
             return False
-        self._report(job, ending, started=started, status=status, judge=judge_status, used=used)
+        self._report(job, ending, started=started, status=status, used=cost)
         return True
 
     def _stay_on_this_core(self, stay: bool) -> None:
-        """Pin this process, and what it forks meanwhile, to the core it runs on; or let go.
+        """Pin this process and a kept tester to the core it runs on, and what is forked meanwhile.
 
         Candidate and tester take turns: on one core a turn is a switch, between two it is a
         wake-up, which costs several times as much.
         """
-        if self._cores:
-            with contextlib.suppress(OSError):  # it is only faster, never needed
-                os.sched_setaffinity(0, {kernel.current_core()} if stay else self._cores)
+        if not self._cores:
+            return
+        cores = {kernel.current_core()} if stay else self._cores
+        with contextlib.suppress(OSError):  # it is only faster, never needed
+            os.sched_setaffinity(0, cores)
+            if stay and self._tester is not None:
+                os.sched_setaffinity(self._tester.pid, cores)
 
     def _report(
         self,
@@ -154,7 +165,6 @@ class Zygote:
         *,
         started: float,
         status: int,
-        judge: int,
         used: resource.struct_rusage,
     ) -> None:
         wall_s = time.monotonic() - started
@@ -168,8 +178,8 @@ class Zygote:
                 "timeout": ending.timeout,
                 "over_quota": ending.over_quota,
                 "starved": ending.starved,
+                "spent": ending.spent,
                 "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
-                "judge": judge,
                 "wall_ms": round(wall_s * 1000, 2),
                 "cpu_ms": round((used.ru_utime + used.ru_stime) * 1000, 2),
                 "rss_kb": used.ru_maxrss,
@@ -177,16 +187,16 @@ class Zygote:
             }
         )
 
-    def _wait(self, job: Job, *, done: int, started: float, processes: tuple[int, int]) -> Ending:
+    def _wait(self, job: Job, judge: TesterProcess, share: Share, *, started: float) -> Ending:
         """Wait for the tester, the deadline, the quota or a word from the runner.
 
         The deadline is moved by the time the job spent waiting for a processor, so a busy
         machine does not make a program wrong; never past the longest timeout. A job that has
-        used up its time on processors is out of time and not starved, or a program could
-        escape its verdict by threads that wait for one another's processor.
+        used up its time on processors is out of time however long it waited, or a program
+        could escape its verdict by threads that wait for one another's processor.
         """
         poller = select.poll()
-        poller.register(done, select.POLLIN)
+        poller.register(judge, select.POLLIN)
         poller.register(self._control.fileno(), select.POLLIN)
         deadline = started + job.bounds.timeout_s
         latest = started + max(limits.LONGEST_TIMEOUT_S, job.bounds.timeout_s)
@@ -195,10 +205,10 @@ class Zygote:
         while True:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                if _used(processes) >= job.bounds.timeout_s * _HAD_ITS_SHARE:
-                    return Ending(timeout=True)
-                waited_s = _waited_for_a_processor(processes)
+                waited_s = share.waited()
                 starved = waited_s > job.bounds.timeout_s * _STARVED_SHARE
+                if share.used() >= job.bounds.timeout_s * _HAD_ITS_SHARE:
+                    return Ending(timeout=True, starved=starved, spent=True)
                 moved = min(started + job.bounds.timeout_s + waited_s, latest)
                 if not starved or moved - deadline < 0.005:
                     return Ending(timeout=True, starved=starved)
@@ -208,7 +218,7 @@ class Zygote:
             wait_s = min(wait_s, _PINNED_S) if pinned else wait_s
             ready = [number for number, _ in poller.poll(wait_s * 1000 + 1)]
             if pinned and not ready:
-                for process in processes:
+                for process in share.processes:
                     with contextlib.suppress(OSError):  # it may have ended just now
                         os.sched_setaffinity(process, self._cores)
                 pinned = False
@@ -218,7 +228,7 @@ class Zygote:
                     return Ending(runner_gone=True)
                 if line.get("kill") == job.number:
                     return Ending(killed=True)
-            if done in ready:
+            if judge.fileno() in ready:
                 return Ending(starved=starved)
             if self._scratch.over_quota():
                 return Ending(over_quota=True)
@@ -234,56 +244,38 @@ class Zygote:
             os._exit(70)
         os._exit(0)
 
-    def _become_tester(
-        self, job: Job, *, work: int, verdict: int, source: int, target: int, held: int
-    ) -> None:
-        """Never returns: this process is the tester from here on."""
-        try:
-            keep = {work, verdict, source, target, held}
-            bounds = job.bounds._replace(
-                timeout_s=limits.LONGEST_TIMEOUT_S, memory_mb=limits.Limits().memory_mb
-            )
-            self._lockdown.enter("tester", bounds=bounds, keep=keep)
-            gc.disable()  # it lives for milliseconds; a collection would only copy pages
-            text = bytearray()
-            while part := os.read(work, 1 << 20):
-                text += part
-            tester.run(json.loads(text), source=source, target=target, verdict=verdict)
-        except BaseException:  # noqa: BLE001  # its absence of an end line is the message
-            os._exit(70)
-        os._exit(0)
+
+class Share:
+    """What two processes have had of the processors since a job began, and how long they waited."""
+
+    def __init__(self, program: int, judge: int) -> None:
+        self.processes = (program, judge)
+        self._used_before = used(judge)
+        self._waited_before = _waited(judge)
+
+    def used(self) -> float:
+        """Return the seconds of processor time both used, all threads of both."""
+        return sum(map(used, self.processes)) - self._used_before
+
+    def waited(self) -> float:
+        """Return the seconds that both were ready to run and did not."""
+        return sum(map(_waited, self.processes)) - self._waited_before
 
 
-def _used(processes: tuple[int, int]) -> float:
-    """Return the seconds of processor time that candidate and tester used, all threads of both.
+def _waited(process: int) -> float:
+    """Return the seconds a process was ready to run and did not.
 
-    0 where the kernel does not tell it of another process.
+    From the scheduler's own account; 0 where the kernel does not keep it. Of several threads
+    the one that waited longest counts.
     """
-    used_s = 0.0
-    for process in processes:
-        with contextlib.suppress(OSError):
-            # how Linux numbers the clock of a process; see clock_getcpuclockid(3)
-            used_s += time.clock_gettime((~process << 3) | 2) if sys.platform == "linux" else 0
-    return used_s
-
-
-def _waited_for_a_processor(processes: tuple[int, int]) -> float:
-    """Return the seconds that candidate and tester were ready to run and did not.
-
-    From the scheduler's own account; 0 where the kernel does not keep it. Of the candidate's
-    threads the one that waited longest counts.
-    """
-    waited_ns = 0
-    for process in processes:
-        longest = 0
-        try:
-            for thread in os.listdir(f"/proc/{process}/task"):
-                with open(f"/proc/{process}/task/{thread}/schedstat", encoding="ascii") as file:
-                    longest = max(longest, int(file.read().split()[1]))
-        except (OSError, ValueError, IndexError):
-            continue
-        waited_ns += longest
-    return waited_ns / 1e9
+    longest = 0
+    try:
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with open(f"/proc/{process}/task/{thread}/schedstat", encoding="ascii") as file:
+                longest = max(longest, int(file.read().split()[1]))
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return longest / 1e9
 
 
 def _settle(settings: dict[str, Any]) -> tuple[Scratch, Lockdown, dict[str, Any]]:

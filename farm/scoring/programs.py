@@ -49,7 +49,11 @@ class ProgramVerdict(Protocol):
 
     @property
     def starved(self) -> bool:
-        """Whether the program waited so long for a processor that its time says little."""
+        """Whether the program waited so long for a processor that its deadline was moved."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether the program used up its time on processors, however long it waited."""
 
     @property
     def isolation(self) -> Isolation:
@@ -132,7 +136,7 @@ def _judge(case: ScoredInput, runner: ProgramRunner) -> tuple[CaseResult, Isolat
 
 
 def _says_little(verdict: ProgramVerdict) -> bool:
-    return verdict.outcome == "timeout" and verdict.starved
+    return verdict.outcome == "timeout" and verdict.starved and not verdict.spent
 
 
 def _unrun(case: ScoredInput, outcome: str) -> CaseResult:

@@ -24,6 +24,7 @@ class Verdict:
     outcome: str
     score: float = 0.0
     starved: bool = False
+    spent: bool = False
     isolation: Isolation = AROUND
 
 
@@ -59,6 +60,8 @@ def judged(runner: Runner, one: ScoredInput) -> CaseResult:
         (Verdict(outcome="syntax_error"), "wrong", 0.0),
         (Verdict(outcome="error", score=0.75), "wrong", 0.75),
         (Verdict(outcome="timeout", score=0.25), "timeout", 0.25),
+        # it waited long, and had its time all the same
+        (Verdict(outcome="timeout", starved=True, spent=True), "timeout", 0.0),
         # it passed in spite of a busy machine
         (Verdict(outcome="pass", score=1.0, starved=True), "correct", 1.0),
     ],
