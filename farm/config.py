@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -25,3 +25,10 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
         no_color=bool(variables.get("NO_COLOR")),
         dumb=variables.get("TERM") == "dumb",
     )
+
+
+def variables_named(
+    names: Iterable[str], variables: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Give the variables of these names that are set: all that a program of a user may see."""
+    return {name: variables[name] for name in names if name in variables}

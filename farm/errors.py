@@ -8,9 +8,11 @@
     │   └── BadNumbers              fix the numbers given to a statistic exit 1
     ├── UsageError                  fix the command line                 exit 2
     ├── Busy                        try again later                      exit 1
+    ├── Halted                      mend the endpoint, run again         exit 1
     ├── Fenced                      stop: somebody else holds the shard  exit 1
     ├── SandboxUnavailable          no isolation: another machine, flag  exit 1
     ├── SandboxLost                 run again: the program is not judged exit 1
+    ├── NotPermitted                give the leave or mend the server    exit 1
     ├── Corrupt                     call a person: the store is damaged  exit 1
     └── StorageError                the store cannot be written          exit 3
         ├── StorageFull             free some space, run again           exit 3
@@ -99,6 +101,18 @@ class Busy(FarmError):
     """Somebody else holds what this command needs; later it may be free."""
 
 
+class Halted(FarmError):
+    """A run that asks models cannot go on now; nothing is lost, and it is pending.
+
+    `reason` is a stable word: "denied", "missing", "dead_endpoint", "max_cost", "max_tokens".
+    """
+
+    def __init__(self, *, reason: str, model: str, detail: str, way_out: str) -> None:
+        self.reason = reason
+        self.model = model
+        super().__init__(f"{model}: {detail}; what was answered is kept, {way_out}")
+
+
 class Fenced(FarmError):
     """A publish or renew came from a worker that no longer holds the lease."""
 
@@ -115,6 +129,10 @@ class SandboxUnavailable(FarmError):
 
 class SandboxLost(FarmError):
     """A sandbox process failed for a reason of its own; the program was not judged."""
+
+
+class NotPermitted(FarmError):
+    """A qualification may not measure now: lease, node, slot or cache is not as it must be."""
 
 
 class Corrupt(FarmError):

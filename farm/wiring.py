@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from farm.core.event import Event, note
-from farm.core.plan import ScorerName, check_identity
+from farm.core.plan import Plan, ScorerName, check_identity
+from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
 from farm.runtime.settings import RunSettings
@@ -22,6 +24,7 @@ from farm.store.protocol import Store
 
 if TYPE_CHECKING:
     from farm.runtime.supervisor import Ending
+    from farm.sandbox.runner import Sandbox
     from farm.store.initialize import Request
 
 OnEvents = Callable[[Sequence[Event]], None]
@@ -40,9 +43,9 @@ def open_store(path: str) -> DirectoryStore:
 def scorer_name(name: str = DEFAULT) -> ScorerName:
     """Give a scorer of this farm as part of an identity; raises `SpecError` on unknown names."""
     found = scorer(name)
-    if found.needs:
+    if found.needs and name not in METRICS:
         needs = " and ".join(found.needs)
-        raise SpecError(f"metric {name!r} needs a {needs}: recorded predictions have none")
+        raise SpecError(f"metric {name!r} needs a {needs}: a run gives that to farm's own only")
     return ScorerName(name=found.name, version=found.version)
 
 
@@ -152,10 +155,51 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
         if not anything_to_do(store.ledger(), settings, now=now):
             return _nothing_to_do(store, on_events)
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
+        settings = _isolated(store.plan, settings)
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
         return anyio.run(_evaluate, store, settings, on_events)
     finally:
         lock.close()
+
+
+@contextmanager
+def programs_of(
+    plan: Plan, *, require_isolation: str | None, allow_unisolated: bool
+) -> Iterator[Sandbox | None]:
+    """Open what runs the programs of a plan, None where its scorer runs none.
+
+    Raises `SandboxUnavailable` before anything is done when the machine does not grant what is
+    asked for.
+    """
+    if not scorer(plan.identity.scorer.name).runs_programs:
+        yield None
+        return
+    # here and not at the top: a run that scores texts never needs it
+    from farm.sandbox.runner import Sandbox, Settings
+
+    settings = Settings(require_isolation=require_isolation, allow_unisolated=allow_unisolated)
+    with Sandbox(settings, slots=1) as sandbox:
+        sandbox.isolation  # noqa: B018  starts the slot, and raises where it may not
+        yield sandbox
+
+
+def _isolated(plan: Plan, settings: RunSettings) -> RunSettings:
+    """Complete settings where programs are to be run; refuses before anything is claimed.
+
+    No more workers than cores, each with one slot: more would only make programs look slow.
+    """
+    # here and not at the top: a run that scores texts never needs it
+    from farm.sandbox.runner import cores
+
+    with programs_of(
+        plan,
+        require_isolation=settings.require_isolation,
+        allow_unisolated=settings.allow_unisolated,
+    ) as sandbox:
+        if sandbox is None:
+            return settings
+        isolation = sandbox.isolation
+    return replace(settings, isolation=isolation, workers=min(settings.workers, cores()))
 
 
 def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
@@ -183,6 +227,10 @@ def run_settings(store: str, settings: RunSettings) -> RunSettings:
         "--parent", str(os.getpid()),
         "--delay-ms", str(settings.delay_ms),
     ]  # fmt: skip
+    if settings.require_isolation:
+        command += ["--require-isolation", settings.require_isolation]
+    if settings.allow_unisolated:
+        command += ["--allow-unisolated", "yes"]
     return replace(
         settings,
         incarnation=current_incarnation() if settings.now_ms is None else "",

@@ -20,7 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("farm.files", "farm.store", "farm.sandbox", "farm.adapters"),
     ("farm.runtime", "farm.qualify"),
     ("farm.engines",),
-    ("farm.config", "farm.log", "farm.wiring"),
+    ("farm.config", "farm.log", "farm.wiring", "farm.wiring_qualify"),
     ("farm.cli", "farm.runtime.worker_main"),
     ("farm",),
 )
@@ -28,6 +28,7 @@ BESIDE = {
     ("farm.store", "farm.files"),  # a directory store is made of files
     ("farm.wiring", "farm.config"),
     ("farm.wiring", "farm.log"),
+    ("farm.wiring_qualify", "farm.config"),
     ("farm.log", "farm.config"),
 }
 # The loops act through protocols; concrete doors are named in farm.wiring alone.

@@ -21,7 +21,7 @@ _LEASE_MS = 10
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["recovery"]), default="recovery")
+@click.argument("what", type=click.Choice(["recovery", "qualify"]), default="recovery")
 @click.option(
     "--input",
     metavar="FILE",
@@ -32,11 +32,18 @@ _LEASE_MS = 10
 @click.option("--shards", type=click.IntRange(1, 1024), default=4, show_default=True)
 @options.quiet
 def command(what: str, input: str | None, workers: int, shards: int, quiet: bool) -> None:
-    """Show a crash and its recovery.
+    """Show a crash and its recovery, or a qualification.
 
-    A real worker crashes after its durable claim; the incomplete snapshot is printed. At the
-    instant its lease expires replacement workers take over; the complete one is printed.
+    recovery: a real worker crashes after its durable claim; the incomplete snapshot is printed.
+    At the instant its lease expires replacement workers take over; the complete one is printed.
+
+    qualify: a scripted server is measured in four cells; totals and summary are printed.
     """
+    if what == "qualify":
+        from farm.cli.demo_qualify import show  # here: it loads an HTTP client
+
+        show()
+        return
     with (
         tempfile.TemporaryDirectory(prefix="farm-demo-") as folder,
         as_file(files("farm.data") / "cases.json") as sample,

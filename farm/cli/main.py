@@ -34,6 +34,7 @@ COMMANDS = {
     "tasks": ("farm.cli.tasks", "Check a file of tasks."),
     "score": ("farm.cli.score", "Score one prediction, and say why."),
     "sandbox": ("farm.cli.sandbox", "Run model-written code, and say how isolated that is."),
+    "qualify": ("farm.cli.qualify", "Measure a served model in matched runs, with evidence."),
     "schema": ("farm.cli.schema", "Print the JSON Schema of a file or stream."),
     "demo": ("farm.cli.demo", "Show a crash and its recovery, with real processes."),
 }

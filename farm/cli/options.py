@@ -11,6 +11,7 @@ import click
 
 from farm.cli.kinds import FilledPath, Name
 from farm.config import Environment
+from farm.core.isolation import LEVELS
 from farm.core.printable import printable_json
 from farm.errors import StorageError
 from farm.files.atomic import make_folders
@@ -49,6 +50,13 @@ class LeaseFlags(TypedDict):
     lease_ms: int
     now_ms: int
     delay_ms: int
+
+
+class IsolationFlags(TypedDict):
+    """The options of `isolation`."""
+
+    require_isolation: str | None
+    allow_unisolated: bool
 
 
 def apply_all(options: list[Callable[[F], F]]) -> Callable[[F], F]:
@@ -141,6 +149,21 @@ lease = apply_all(
             default=0,
             show_default=True,
             help="A pause after each claim.",
+        ),
+    ]
+)
+
+isolation = apply_all(
+    [
+        click.option(
+            "--require-isolation",
+            type=click.Choice(LEVELS),
+            help="Refuse to run programs under less than this.",
+        ),
+        click.option(
+            "--allow-unisolated",
+            is_flag=True,
+            help="Run programs also where the machine isolates nothing.",
         ),
     ]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import Unpack
 
 import click
 
@@ -21,10 +22,18 @@ from farm.wiring import open_store, run, run_settings, start_rescore
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="At a time."
 )
+@options.isolation
 @options.quiet
 @click.pass_context
 def command(
-    ctx: click.Context, /, store: str, scorer: str, into: str, workers: int, quiet: bool
+    ctx: click.Context,
+    /,
+    store: str,
+    scorer: str,
+    into: str,
+    workers: int,
+    quiet: bool,
+    **given: Unpack[options.IsolationFlags],
 ) -> None:
     """Score a store's cases anew and say which verdicts changed.
 
@@ -40,7 +49,8 @@ def command(
         old = ctx.with_resource(open_store(store))
         start_rescore(old, into, scorer, on_events=log.write)
         new = ctx.with_resource(open_store(into))
-        ending = run(new, run_settings(into, RunSettings(workers=workers)), on_events=log.write)
+        settings = RunSettings(workers=workers, **given)
+        ending = run(new, run_settings(into, settings), on_events=log.write)
     options.print_json(rescoring(old, new))
     ledger = new.ledger()
     again = f"farm run --store {shlex.quote(into)}"

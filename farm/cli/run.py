@@ -16,7 +16,7 @@ from farm.log import Log
 from farm.wiring import ensure_store, open_store, run, run_settings
 
 
-class RunFlags(options.SourceFlags, options.LeaseFlags, options.LogFlags):
+class RunFlags(options.SourceFlags, options.LeaseFlags, options.IsolationFlags, options.LogFlags):
     """Everything but the store and the detail."""
 
     workers: int
@@ -70,6 +70,7 @@ class RunFlags(options.SourceFlags, options.LeaseFlags, options.LogFlags):
     show_default=True,
     help="For workers to finish their shard after Ctrl-C or SIGTERM.",
 )
+@options.isolation
 @options.detail
 @options.log
 @click.pass_context
@@ -100,6 +101,8 @@ def command(
             delay_ms=given["delay_ms"],
             stall_s=given["stall_s"],
             grace_s=given["grace_s"],
+            require_isolation=given["require_isolation"],
+            allow_unisolated=given["allow_unisolated"],
         ),
     )
     with Log(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from typing import BinaryIO
 
 import click
+import msgspec
 
+from farm.core.isolation import LEVELS
 from farm.errors import SpecError
 from farm.sandbox.runner import Sandbox, Settings, checked_work
-from farm.sandbox.verdict import LEVELS
 
 
 @click.group()
@@ -58,7 +58,7 @@ def run(
     )
     with Sandbox(settings, slots=1) as runner:
         result = runner.run(work)
-    click.echo(json.dumps(dataclasses.asdict(result), indent=2))
+    click.echo(json.dumps(msgspec.to_builtins(result), indent=2))
     sys.exit(0 if result.outcome == "pass" else 1)
 
 

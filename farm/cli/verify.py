@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Unpack
 
 import click
 
@@ -12,23 +13,31 @@ from farm.runtime.verify import verify
 from farm.store.casefile import ShardCases
 from farm.store.caseorder import dataset_digests
 from farm.store.directory import RECEIPTS, DirectoryStore
-from farm.wiring import open_store
+from farm.wiring import open_store, programs_of
 
 
 @click.command()
 @options.store
+@options.isolation
 @options.quiet
 @click.pass_context
-def command(ctx: click.Context, /, store: str, quiet: bool) -> None:
+def command(
+    ctx: click.Context, /, store: str, quiet: bool, **given: Unpack[options.IsolationFlags]
+) -> None:
     """Re-derive everything in a store from its cases, digests included; say what does not hold.
 
+    Programs are run again, where it is by running them that a store was scored.
     Prints one JSON object; exit code 1 when anything does not hold.
     """
-    with open_store(store) as opened:
+    with (
+        open_store(store) as opened,
+        programs_of(opened.plan, **given) as programs,
+    ):
         found = verify(
             opened,
             digests=lambda: _digests(opened),
             receipt_names=lambda: _receipt_names(opened),
+            programs=programs,
         )
     options.print_json(found)
     ctx.exit(0 if found.ok else 1)

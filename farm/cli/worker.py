@@ -11,12 +11,12 @@ from farm.cli import options
 from farm.cli.kinds import Name
 from farm.core.lease import Lease
 from farm.runtime.by_hand import HandSettings, work_once
-from farm.wiring import open_store
+from farm.wiring import open_store, programs_of
 
 EXIT_INJECTED_CRASH = 86
 
 
-class WorkerFlags(options.LeaseFlags):
+class WorkerFlags(options.LeaseFlags, options.IsolationFlags):
     """The options besides its own."""
 
     quiet: bool
@@ -27,6 +27,7 @@ class WorkerFlags(options.LeaseFlags):
 @click.option("--worker-id", required=True, metavar="NAME", type=Name(), help="Who claims.")
 @options.lease
 @click.option("--crash-after-claim", is_flag=True, help="Exit 86 once the claim is durable.")
+@options.isolation
 @options.quiet
 def command(
     store: str, worker_id: str, crash_after_claim: bool, **given: Unpack[WorkerFlags]
@@ -49,8 +50,20 @@ def command(
         if crash_after_claim:
             os._exit(EXIT_INJECTED_CRASH)
 
-    with open_store(store) as opened:
-        done = work_once(opened, settings, on_claim=on_claim)
+    with (
+        open_store(store) as opened,
+        programs_of(
+            opened.plan,
+            require_isolation=given["require_isolation"],
+            allow_unisolated=given["allow_unisolated"],
+        ) as programs,
+    ):
+        done = work_once(
+            opened,
+            settings,
+            on_claim=on_claim,
+            open_programs=None if programs is None else lambda: programs,
+        )
     if done is None or done.receipt is None:
         _say(claimed=False)
         return

@@ -23,12 +23,18 @@ Fields = Mapping[str, Value]
 
 _SHARD = {"shard": str, "worker": str, "version": int}
 _WORKER = {"worker": str, "worker_pid": int}
+_CALL = {"model": str, "task": str, "sample": int}
 _STANDING = {"completed_shards": int, "active_shards": int, "evaluated": int, "correct": int}
 
 # name -> (level, fields besides the envelope)
 EVENTS: Final[dict[str, tuple[str, dict[str, type]]]] = {
     "store.initialized": ("info", {"cases": int, "shards": int, "dataset_sha256": str}),
     "run.started": ("info", {"pid": int, "workers": int, **_STANDING}),
+    "run.isolated": (
+        "info",
+        {"isolation": str, "landlock_abi": int, "seccomp": bool, "namespaces": bool}
+        | {"grading": str},
+    ),
     "run.completed": ("info", {"elapsed_s": float, **_STANDING}),
     "run.pending": ("warning", {"reason": str, "elapsed_s": float, **_STANDING}),
     "run.partial": ("error", {"quarantined": int, "elapsed_s": float, **_STANDING}),
@@ -40,6 +46,11 @@ EVENTS: Final[dict[str, tuple[str, dict[str, type]]]] = {
     "worker.exited": ("debug", {**_WORKER, "exit_code": int}),
     "worker.failed": ("warning", {**_WORKER, "exit_code": int, "reason": str}),
     "worker.logged": ("info", {**_WORKER, "line": str}),
+    "call.retried": ("info", {**_CALL, "attempt": int, "wait_s": float, "kind": str}),
+    "call.failed": ("warning", {**_CALL, "attempt": int, "kind": str, "detail": str}),
+    "endpoint.paused": ("info", {"model": str, "wait_s": float}),
+    "endpoint.slowed": ("info", {"model": str, "concurrency": int, "kind": str}),
+    "endpoint.halted": ("error", {"model": str, "reason": str, "detail": str}),
     "shard.claimed": ("info", {**_SHARD, "until": int, "cases": int}),
     "shard.completed": (
         "info",

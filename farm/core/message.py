@@ -45,6 +45,19 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=
     version: int
 
 
+class Progressed(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="shard.progressed"
+):
+    """The shard that is executing has so many verdicts; said now and then where each takes time.
+
+    Asks for nothing: it tells a slow worker from one that hangs.
+    """
+
+    shard: str
+    version: int
+    cases: int
+
+
 class Scored(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="shard.scored"):
     """The shard's receipt is durable under its name; it counts once the ledger says so."""
 
@@ -64,7 +77,7 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=
     exit_code: int
 
 
-Message = Ready | Started | Scored | Stopped
+Message = Ready | Started | Progressed | Scored | Stopped
 
 _encoder = msgspec.json.Encoder()
 _batches = msgspec.json.Decoder(Batch)

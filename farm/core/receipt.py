@@ -13,12 +13,15 @@ from hashlib import sha256
 
 import msgspec
 
+from farm.core.isolation import Isolation
 from farm.core.result import CaseResult
 from farm.errors import Corrupt
 
 
-class ReceiptReference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the ledger keeps of an accepted receipt."""
+class ReceiptReference(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What the ledger keeps of an accepted receipt; `isolation` as in `Receipt`."""
 
     sha256: str
     bytes: int
@@ -26,15 +29,23 @@ class ReceiptReference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     total: int
     correct: int
     outcomes: dict[str, int]  # outcome -> number of cases, by name; the values sum to `total`
+    isolation: Isolation | None = None
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The verdicts of one shard, in the order of its cases."""
+class Receipt(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """The verdicts of one shard, in the order of its cases.
+
+    `isolation` is what all programs that were run for it had around them at least; None, and
+    not written, where no program was run. Like the pid it is a fact of the attempt.
+    """
 
     worker_pid: int
     cases: Sequence[CaseResult]
     correct: int
     total: int
+    isolation: Isolation | None = None
 
 
 class _Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +60,7 @@ class _Verdicts(msgspec.Struct, frozen=True):
     cases: list[_Verdict]
     correct: int
     total: int
+    isolation: Isolation | None = None
 
 
 _encoder = msgspec.json.Encoder()
@@ -61,10 +73,18 @@ def receipt_name(shard: str, version: int) -> str:
     return f"{shard}.v{version}.json"
 
 
-def build_receipt(results: Sequence[CaseResult], *, worker_pid: int) -> Receipt:
+def build_receipt(
+    results: Sequence[CaseResult], *, worker_pid: int, isolation: Isolation | None = None
+) -> Receipt:
     """Make a receipt of verdicts; the totals are counted here and nowhere else."""
     correct = [result.correct for result in results].count(True)
-    return Receipt(worker_pid=worker_pid, cases=results, correct=correct, total=len(results))
+    return Receipt(
+        worker_pid=worker_pid,
+        cases=results,
+        correct=correct,
+        total=len(results),
+        isolation=isolation,
+    )
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
@@ -81,6 +101,7 @@ def refer(receipt: Receipt, data: bytes) -> ReceiptReference:
         total=receipt.total,
         correct=receipt.correct,
         outcomes=_count(receipt.cases),
+        isolation=receipt.isolation,
     )
 
 
@@ -120,6 +141,7 @@ def recount(data: bytes, *, path: str) -> ReceiptReference:
         total=len(verdicts.cases),
         correct=[verdict.correct for verdict in verdicts.cases].count(True),
         outcomes=_count(verdicts.cases),
+        isolation=verdicts.isolation,
     )
 
 

@@ -17,8 +17,8 @@ EMPTY: Final = "empty"  # the response holds nothing but white space
 UNPARSED: Final = "unparsed"  # the metric found no answer to judge in the response
 REFUSED: Final = "refused"  # the adapter's finish reason says the model declined
 TRUNCATED: Final = "truncated"  # the adapter's finish reason says the answer was cut off
-ERROR: Final = "error"  # there is no response to judge
-TIMEOUT: Final = "timeout"  # a request, or a candidate program, ran out of time
+ERROR: Final = "error"  # there is no response to judge, or no machine fit to judge it
+TIMEOUT: Final = "timeout"  # the program that the response is ran out of time
 UNSCORABLE: Final = "unscorable"  # no target this metric can judge, or the scorer failed
 
 # every way a case can end, in the order reports show them
@@ -26,27 +26,30 @@ OUTCOMES: Final = (
     CORRECT, WRONG, EMPTY, UNPARSED, REFUSED, TRUNCATED, TIMEOUT, ERROR, UNSCORABLE,
 )  # fmt: skip
 PENDING: Final = "pending"  # no outcome: what reports call a case that has no verdict yet
-_ALWAYS_COUNT = frozenset((CORRECT, WRONG, EMPTY, UNPARSED, REFUSED, TRUNCATED))
+_DO_NOT_COUNT: Final = frozenset((ERROR, UNSCORABLE))
 
 
 # gc=False: a run holds a million of these, and none can be part of a reference cycle
-class CaseResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CaseResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The verdict on one case.
 
     `correct` is true exactly when `outcome` is "correct". `score` is in [0, 1], and 0.0
-    where the outcome does not count, because there it says nothing.
+    where the outcome does not count, because there it says nothing. `trust` names what the
+    verdict took a program's word for (see farm.core.isolation); where that is nothing, as
+    under every scorer of texts, it is not written.
     """
 
     id: str
     correct: bool
     score: float
     outcome: str
+    trust: tuple[str, ...] = ()
 
 
-def counts(outcome: str, *, program_ran: bool = False) -> bool:
+def counts(outcome: str) -> bool:
     """Say whether a case of this outcome is part of an accuracy.
 
-    A timeout counts only when it was a candidate program that ran out of time
-    (`program_ran`): a request that did says nothing about the answer.
+    A program that ran out of time is an answer, and counts. A request that did is none: it
+    ends as an error, as does a program that was out of time for want of a processor.
     """
-    return outcome in _ALWAYS_COUNT or (outcome == TIMEOUT and program_ran)
+    return outcome in OUTCOMES and outcome not in _DO_NOT_COUNT

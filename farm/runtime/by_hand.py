@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from farm.core.change import Claim, Publish
 from farm.core.lease import Lease, describe
@@ -13,6 +14,9 @@ from farm.core.receipt import receipt_name
 from farm.errors import FarmError, Fenced
 from farm.runtime.worker import Worker
 from farm.store.protocol import Store
+
+if TYPE_CHECKING:
+    from farm.scoring.programs import ProgramRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +36,25 @@ def work_once(
     settings: HandSettings,
     *,
     on_claim: Callable[[Lease], None],
+    open_programs: Callable[[], ProgramRunner] | None = None,
 ) -> Lease | None:
     """Claim, score and publish the first eligible shard; None when there is none.
 
-    `on_claim` is called once the claim is durable and before any case is read. Raises `Fenced`
-    when the lease was lost meanwhile; the store is then as the winner left it.
+    `open_programs` is as for `Worker`. `on_claim` is called once the claim is durable and before
+    any case is read. Raises `Fenced` when the lease was lost meanwhile; the store is then as the
+    winner left it.
     """
     claim = Claim(worker=settings.worker_id, ttl=settings.ttl_ms, now=settings.now_ms)
     claimed = _only(store.commit([claim]).outcomes[0])
     if claimed is None:
         return None
     on_claim(claimed)
-    worker = Worker(store, worker_pid=settings.worker_pid, say=lambda message: None)
+    worker = Worker(
+        store,
+        worker_pid=settings.worker_pid,
+        say=lambda message: None,
+        open_programs=open_programs,
+    )
     time.sleep(settings.delay_ms / 1000)
     assignment = Assignment(shard=claimed.shard, version=claimed.version, until=claimed.until)
     data, reference = worker.score(assignment)

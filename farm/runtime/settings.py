@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from farm.core.isolation import Isolation
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
@@ -22,6 +24,9 @@ class RunSettings:
     grace_s: float = 10.0  # for a worker to finish its shard when the run is drained
     incarnation: str = ""  # of this supervisor process; "" under a logical clock
     name: str = "run"  # the first part of the workers' names
+    require_isolation: str | None = None  # the weakest level to run programs under
+    allow_unisolated: bool = False  # run programs also where nothing stands around them
+    isolation: Isolation | None = None  # in force here, where the scorer runs programs
     worker_command: Sequence[str] = ()
     is_gone: Callable[[str], bool] = lambda incarnation: False
 

@@ -56,7 +56,7 @@ def report_of(
         ledger,
         detail=_detail(store, plan, ledger) if detail else None,
         scores=list(_all_scores(store, plan, ledger)),
-        graded=scorer(plan.identity.scorer.name).graded,
+        fractional=scorer(plan.identity.scorer.name).fractional,
         # with the detail, since it reads every answer: a look at a large run stays quick
         corpus=corpus_scores(store, ledger) if detail else (),
         worker_events=None if published is None else [_event(lease) for lease in published],
@@ -84,11 +84,11 @@ def _detail(store: Store, plan: Plan, ledger: Ledger) -> Detail:
 
 
 def _all_scores(store: Store, plan: Plan, ledger: Ledger) -> Iterator[float]:
-    graded = scorer(plan.identity.scorer.name).graded
+    fractional = scorer(plan.identity.scorer.name).fractional
     for lease in ledger.leases:
         if lease.receipt is None:
             continue
-        if not graded:  # every correct case scores one and every other nothing
+        if not fractional:  # every correct case scores one and every other nothing
             yield float(lease.receipt.correct)
         else:
             verdicts = _scores.decode(store.read_receipt(lease)).cases

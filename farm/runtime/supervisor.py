@@ -98,7 +98,8 @@ class Supervisor:
         self._drain_begun = anyio.Event()
         self._ending = Ending()
         cases = max(1, store.plan.cases // max(1, len(store.plan.shards)))
-        self._batch = max(1, _BATCH_CASES // cases) if not settings.delay_ms else 1
+        one_by_one = settings.delay_ms or settings.isolation  # shards that take their time
+        self._batch = 1 if one_by_one else max(1, _BATCH_CASES // cases)
         self._share = settings.share(len(store.plan.shards))
         self._ttl_ms = settings.ttl_ms
 
@@ -135,16 +136,27 @@ class Supervisor:
 
     async def _begin(self) -> None:
         ledger = self._committer.ledger
-        await self._committer.tell(
-            [
+        header = [
+            note(
+                "run.started",
+                pid=os.getpid(),
+                workers=self._settings.workers,
+                **standing(ledger),
+            )
+        ]
+        around = self._settings.isolation
+        if around is not None:
+            header.append(
                 note(
-                    "run.started",
-                    pid=os.getpid(),
-                    workers=self._settings.workers,
-                    **standing(ledger),
+                    "run.isolated",
+                    isolation=around.level,
+                    landlock_abi=around.landlock_abi,
+                    seccomp=around.seccomp,
+                    namespaces=around.namespaces,
+                    grading=around.grading,
                 )
-            ]
-        )
+            )
+        await self._committer.tell(header)
         if self._settings.now_ms is None:
             reclaims = to_reclaim(ledger, self._settings.is_gone)
             if reclaims:

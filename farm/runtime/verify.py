@@ -7,6 +7,7 @@ every verdict, every total and the events are made again and held against what i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from farm.core.receipt import encode_receipt, receipt_name, recount
 from farm.errors import FarmError
 from farm.runtime.worker import score_shard, scorer_of
 from farm.store.protocol import Store
+
+if TYPE_CHECKING:
+    from farm.scoring.programs import ProgramRunner
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +44,13 @@ def verify(
     *,
     digests: Callable[[], tuple[str, str, int]],
     receipt_names: Callable[[], list[str]],
+    programs: ProgramRunner | None = None,
 ) -> Verification:
     """Check a whole store; raises only when plan or ledger cannot be read at all.
 
     `digests` derives (dataset_sha256, tasks_sha256, cases) from the store's cases in the order
-    of the input; `receipt_names` lists the receipt files that are there.
+    of the input; `receipt_names` lists the receipt files that are there; `programs` runs again what
+    a metric that runs programs was given.
     """
     plan, ledger = store.plan, store.ledger()
     problems: list[str] = []
@@ -55,7 +61,7 @@ def verify(
     except FarmError as error:
         problems.append(str(error))
     for shard, lease in zip(plan.shards, ledger.leases, strict=True):
-        problems += _shard_problems(store, shard, lease)
+        problems += _shard_problems(store, shard, lease, programs)
     counted = {receipt_name(x.shard, x.version) for x in ledger.leases if x.done}
     told = 0
     try:
@@ -88,7 +94,9 @@ def _identity_problems(plan: Plan, dataset: str, tasks: str, cases: int) -> Iter
             yield f"{what}: the cases give {derived}, the plan says {written}"
 
 
-def _shard_problems(store: Store, shard: Shard, lease: Lease) -> Iterator[str]:
+def _shard_problems(
+    store: Store, shard: Shard, lease: Lease, programs: ProgramRunner | None
+) -> Iterator[str]:
     try:
         data = store.read_cases(shard)
         if lease.receipt is None:
@@ -97,9 +105,18 @@ def _shard_problems(store: Store, shard: Shard, lease: Lease) -> Iterator[str]:
         path = receipt_name(lease.shard, lease.version)
         if recount(text, path=path) != lease.receipt:
             yield f"{path}: its totals are not those of its verdicts"
-        again = score_shard(data, shard, scorer_of(store.plan), worker_pid=lease.receipt.worker_pid)
+        metric = scorer_of(store.plan)
+        again = score_shard(
+            data, shard, metric, worker_pid=lease.receipt.worker_pid, programs=programs
+        )
+        # like the pid, what stood around a program then is a fact of that attempt
+        again = msgspec.structs.replace(again, isolation=lease.receipt.isolation)
         if encode_receipt(again) != text:
-            yield f"{path}: scoring {shard.name} again gives other verdicts"
+            chance = ", as those of programs that depend on chance or time may be"
+            yield (
+                f"{path}: scoring {shard.name} again gives other verdicts"
+                + (chance if metric.runs_programs else "")
+            )
     except FarmError as error:
         yield str(error)
 

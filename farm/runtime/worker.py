@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from farm.core.case import ScoredInput
-from farm.core.message import Assignment, Batch, Message, Scored, Started
+from farm.core.message import Assignment, Batch, Message, Progressed, Scored, Started
 from farm.core.plan import Plan, Shard
 from farm.core.receipt import (
     Receipt,
@@ -26,6 +27,11 @@ from farm.errors import Corrupt, SpecError
 from farm.scoring.batch import judge_cases
 from farm.scoring.registry import Scorer, scorer
 from farm.store.protocol import Store
+
+if TYPE_CHECKING:
+    from farm.scoring.programs import ProgramRunner
+
+_PROGRESS_S = 5.0  # between two words about a shard whose cases take time; far below any stall
 
 _decoder = msgspec.json.Decoder(list[ScoredInput])
 
@@ -51,9 +57,30 @@ def decode_cases(data: bytes, shard: Shard) -> list[ScoredInput]:
     return cases
 
 
-def score_shard(data: bytes, shard: Shard, metric: Scorer, *, worker_pid: int) -> Receipt:
-    """Score a shard's records into its receipt; the same records give the same verdicts."""
-    return build_receipt(judge_cases(decode_cases(data, shard), metric), worker_pid=worker_pid)
+def score_shard(
+    data: bytes,
+    shard: Shard,
+    metric: Scorer,
+    *,
+    worker_pid: int,
+    programs: ProgramRunner | None = None,
+    on_case: Callable[[int], None] | None = None,
+) -> Receipt:
+    """Score a shard's records into its receipt; the same records give the same verdicts.
+
+    `programs` runs what a metric that runs programs is given; `on_case` is told how many it has
+    run. Raises `SpecError` when such a metric has nobody to run them.
+    """
+    cases = decode_cases(data, shard)
+    if not metric.runs_programs:
+        return build_receipt(judge_cases(cases, metric), worker_pid=worker_pid)
+    if programs is None:
+        raise SpecError(f"metric {metric.name!r} needs a sandbox, and this worker was given none")
+    # here and not at the top: the parser that finds programs loads for 10 ms, and few runs need it
+    from farm.scoring.programs import judge_programs
+
+    results, isolation = judge_programs(cases, programs, on_case=on_case)
+    return build_receipt(results, worker_pid=worker_pid, isolation=isolation)
 
 
 class Worker:
@@ -66,14 +93,21 @@ class Worker:
         worker_pid: int,
         say: Callable[[Message], None],
         delay_s: float = 0.0,
+        open_programs: Callable[[], ProgramRunner] | None = None,
     ) -> None:
-        """Tell of every step through `say`; `delay_s` is a pause before each shard's scoring."""
+        """Tell of every step through `say`; `delay_s` is a pause before each shard's scoring.
+
+        `open_programs` is called once, when the first program is to be run; whoever gave it
+        closes what it opened.
+        """
         self._store = store
         self._shards = {shard.name: shard for shard in store.plan.shards}
         self._scorer = scorer_of(store.plan)
         self._worker_pid = worker_pid
         self._say = say
         self._delay_s = delay_s
+        self._open_programs = open_programs
+        self._programs: ProgramRunner | None = None
         self._stopping = False
 
     def stop(self) -> None:
@@ -110,6 +144,29 @@ class Worker:
         """Score one shard; give its receipt's bytes and the reference to them."""
         shard = self._shards[assignment.shard]
         cases = self._store.read_cases(shard)
-        receipt = score_shard(cases, shard, self._scorer, worker_pid=self._worker_pid)
+        if self._scorer.runs_programs and self._programs is None and self._open_programs:
+            self._programs = self._open_programs()
+        receipt = score_shard(
+            cases,
+            shard,
+            self._scorer,
+            worker_pid=self._worker_pid,
+            programs=self._programs,
+            on_case=self._progress_of(assignment),
+        )
         data = encode_receipt(receipt)
         return data, refer(receipt, data)
+
+    def _progress_of(self, assignment: Assignment) -> Callable[[int], None]:
+        """Make what says now and then how far a shard is, so that slow is not taken for hung."""
+        said = time.monotonic()
+
+        def progress(cases: int) -> None:
+            nonlocal said
+            if time.monotonic() - said >= _PROGRESS_S:
+                said = time.monotonic()
+                self._say(
+                    Progressed(shard=assignment.shard, version=assignment.version, cases=cases)
+                )
+
+        return progress

@@ -14,6 +14,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from farm.core.message import (
     Batch,
@@ -27,6 +29,9 @@ from farm.core.message import (
 from farm.errors import FarmError
 from farm.runtime.worker import Worker
 from farm.store.directory import DirectoryStore
+
+if TYPE_CHECKING:
+    from farm.scoring.programs import ProgramRunner
 
 _PR_SET_PDEATHSIG = 1
 _PARENT_CHECK_S = 0.5
@@ -44,9 +49,14 @@ def main(argv: list[str]) -> int:
             data = data[os.write(protocol, data) :]
 
     try:
-        with DirectoryStore(options["--store"]) as store:
-            delay_s = int(options.get("--delay-ms", "0")) / 1000
-            worker = Worker(store, worker_pid=os.getpid(), say=say, delay_s=delay_s)
+        with DirectoryStore(options["--store"]) as store, ExitStack() as opened:
+            worker = Worker(
+                store,
+                worker_pid=os.getpid(),
+                say=say,
+                delay_s=int(options.get("--delay-ms", "0")) / 1000,
+                open_programs=lambda: _open_sandbox(options, opened),
+            )
             signal.signal(signal.SIGTERM, lambda *_: worker.stop())
             say(Ready(worker_pid=os.getpid()))
             worker.run(_batches())
@@ -59,6 +69,18 @@ def main(argv: list[str]) -> int:
         say(Stopped(reason=f"{type(error).__name__}: {error}", exit_code=0))
         return 1
     return 0
+
+
+def _open_sandbox(options: dict[str, str], opened: ExitStack) -> ProgramRunner:
+    """Open a sandbox of one slot: the run has as many slots as it has workers."""
+    # here and not at the top: a run that scores texts never needs it
+    from farm.sandbox.runner import Sandbox, Settings
+
+    settings = Settings(
+        require_isolation=options.get("--require-isolation"),
+        allow_unisolated=options.get("--allow-unisolated") == "yes",
+    )
+    return opened.enter_context(Sandbox(settings, slots=1))
 
 
 def _private_stdout() -> int:

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
+from farm.core.isolation import LEVELS, Isolation
 from farm.errors import SandboxLost, SandboxUnavailable, SpecError, UsageError
 from farm.sandbox import limits
 from farm.sandbox.lockdown import Walls
 from farm.sandbox.slot import Slot, Work
-from farm.sandbox.verdict import LEVELS, CandidateResult, Isolation
+from farm.sandbox.verdict import CandidateResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,11 @@ class Settings:
     walls: Walls = field(default_factory=Walls)
 
 
+def cores() -> int:
+    """Return how many processors this process may use: the most slots that make sense."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 class Sandbox:
     """A pool of slots; safe to use from many threads, closed by `with` or `close`.
 
@@ -54,8 +60,7 @@ class Sandbox:
                 f"isolation level {self.settings.require_isolation!r} is not one of "
                 + ", ".join(LEVELS)
             )
-        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-        self.slots = max(1, min(slots or cores, cores))
+        self.slots = max(1, min(slots or cores(), cores()))
         self._free: queue.LifoQueue[Slot | None] = queue.LifoQueue()
         self._closed = False
         for _ in range(self.slots):
@@ -97,6 +102,17 @@ class Sandbox:
                 return slot.run(work, imports=self.settings.imports)
             except SandboxLost:
                 return slot.run(work, imports=self.settings.imports)
+
+    def judge(
+        self,
+        code: str,
+        assertions: Sequence[str],
+        /,
+        *,
+        timeout_s: float = limits.DEFAULT_TIMEOUT_S,
+    ) -> CandidateResult:
+        """Run one program as `farm.scoring.programs` asks for it."""
+        return self.run(checked_work(code, assertions, timeout_s=timeout_s))
 
     def probe(self) -> dict[str, Any]:
         """Return the isolation in force and every attack's result, as plain data."""

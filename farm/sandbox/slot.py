@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from farm.core.isolation import Isolation
 from farm.errors import SandboxLost, SandboxUnavailable
 from farm.sandbox import limits
 from farm.sandbox.conversation import PATIENCE_S, Conversation
 from farm.sandbox.lockdown import Walls
 from farm.sandbox.scratch import delete_tree
-from farm.sandbox.verdict import Account, CandidateResult, Isolation, decide
+from farm.sandbox.verdict import Account, CandidateResult, decide
 
 _START_S = 30.0
 _ENTRY = "import sys; sys.path[:0] = [{root!r}]; from farm.sandbox.zygote import main; main()"
@@ -94,6 +95,8 @@ class Slot:
             stderr=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             cwd="/",
+            # ends by the end of its socket, tidying up; not by a signal to our whole group
+            start_new_session=True,
             env={
                 "PATH": "/usr/bin:/bin",
                 "LC_ALL": "C.UTF-8",

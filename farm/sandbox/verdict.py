@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
+from farm.core.isolation import Isolation
+
 Outcome = Literal["pass", "assertion_fail", "syntax_error", "timeout", "error"]
 AssertionOutcome = Literal["pass", "assertion_fail", "error", "not_reached"]
-# Weakest first; a run may demand one of them or better.
-LEVELS = ("advisory", "partial", "seatbelt", "os-enforced", "os-enforced+ns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,27 +25,6 @@ class AssertionResult:
 
     outcome: AssertionOutcome
     detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Isolation:
-    """What stood between a program and the machine, as an attack on it found out.
-
-    `grading` is "split" when assertions ran out of the program's reach, else "in_process".
-    `trust` names what a verdict took the program's word for: "remote_eq", "remote_order",
-    "remote_arithmetic", "remote_contains", "in_process". Empty for plain results.
-    """
-
-    level: str
-    landlock_abi: int
-    seccomp: bool
-    namespaces: bool
-    grading: str = "split"
-    trust: tuple[str, ...] = ()
-
-    def reaches(self, level: str) -> bool:
-        """Say whether this isolation is `level` or better."""
-        return LEVELS.index(self.level) >= LEVELS.index(level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +86,8 @@ def decide(
         total=total,
         assertions=results,
         detail=detail,
-        isolation=Isolation(
-            level=isolation.level,
-            landlock_abi=isolation.landlock_abi,
-            seccomp=isolation.seccomp,
-            namespaces=isolation.namespaces,
+        isolation=msgspec.structs.replace(
+            isolation,
             grading="in_process" if "in_process" in trust else isolation.grading,
             trust=tuple(trust),
         ),

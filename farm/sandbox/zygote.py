@@ -36,6 +36,8 @@ _QUOTA_LOOK_S = 0.02
 _PINNED_S = 0.05
 # Waiting for a processor below this share of the time limit is ordinary on a shared machine.
 _STARVED_SHARE = 1 / 3
+# A program that had this share of its time on a processor had its time, however long it waited.
+_HAD_ITS_SHARE = 0.9
 
 
 class Job(NamedTuple):
@@ -179,7 +181,9 @@ class Zygote:
         """Wait for the tester, the deadline, the quota or a word from the runner.
 
         The deadline is moved by the time the job spent waiting for a processor, so a busy
-        machine does not make a program wrong; never past the longest timeout.
+        machine does not make a program wrong; never past the longest timeout. A job that has
+        used up its time on processors is out of time and not starved, or a program could
+        escape its verdict by threads that wait for one another's processor.
         """
         poller = select.poll()
         poller.register(done, select.POLLIN)
@@ -191,6 +195,8 @@ class Zygote:
         while True:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
+                if _used(processes) >= job.bounds.timeout_s * _HAD_ITS_SHARE:
+                    return Ending(timeout=True)
                 waited_s = _waited_for_a_processor(processes)
                 starved = waited_s > job.bounds.timeout_s * _STARVED_SHARE
                 moved = min(started + job.bounds.timeout_s + waited_s, latest)
@@ -246,6 +252,19 @@ class Zygote:
         except BaseException:  # noqa: BLE001  # its absence of an end line is the message
             os._exit(70)
         os._exit(0)
+
+
+def _used(processes: tuple[int, int]) -> float:
+    """Return the seconds of processor time that candidate and tester used, all threads of both.
+
+    0 where the kernel does not tell it of another process.
+    """
+    used_s = 0.0
+    for process in processes:
+        with contextlib.suppress(OSError):
+            # how Linux numbers the clock of a process; see clock_getcpuclockid(3)
+            used_s += time.clock_gettime((~process << 3) | 2) if sys.platform == "linux" else 0
+    return used_s
 
 
 def _waited_for_a_processor(processes: tuple[int, int]) -> float:

@@ -61,7 +61,10 @@ def explain(
     """
     metric = scorer(metric_name)
     if metric.needs:
-        raise SpecError(f"metric {metric_name!r} needs the {metric.needs[0]}, not texts alone")
+        raise SpecError(
+            f"metric {metric_name!r} needs the {metric.needs[0]}, not texts alone; "
+            "see why one program fails with `farm sandbox run`"
+        )
     extracted = post_process(post_process_rule, prediction)
     result = case_judge(metric, post_process_rule=post_process_rule)(
         "", prediction, targets, finish

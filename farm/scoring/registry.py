@@ -33,10 +33,11 @@ class Scorer(msgspec.Struct, frozen=True, kw_only=True):
     Name and version are part of a run's identity: a version changes whenever any score
     could. A `graded` scorer says how good an answer is, the others say 0 or 1. `needs`
     names what the function cannot do without: "sandbox" means that texts alone cannot be
-    scored. `judges` says whether a target is one this metric can judge (none of a case's
-    targets: the case is unscorable), `reads` whether it finds an answer in a response
-    (no: the case is unparsed); without them every text will do. `many` scores a batch, and
-    stands only where it is faster than calling `function` for each pair.
+    scored, and that scores are shares of assertions of which only all are right. `judges` says
+    whether a target is one this metric can judge (none of a case's targets: the case is
+    unscorable), `reads` whether it finds an answer in a response (no: the case is unparsed);
+    without them every text will do. `many` scores a batch, and stands only where it is faster
+    than calling `function` for each pair.
     """
 
     name: str
@@ -48,6 +49,16 @@ class Scorer(msgspec.Struct, frozen=True, kw_only=True):
     judges: Callable[[str], bool] | None = None
     reads: Callable[[str], bool] | None = None
     many: BatchFunction | None = None
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether a case's response is run, by `farm.scoring.programs`."""
+        return "sandbox" in self.needs
+
+    @property
+    def fractional(self) -> bool:
+        """Whether a score may lie between 0 and 1."""
+        return self.graded or self.runs_programs
 
 
 def scorer(name: str) -> Scorer:
@@ -209,7 +220,7 @@ def _code_exec() -> Scorer:
 def _needs_sandbox(prediction: str, targets: Sequence[str]) -> float:
     raise SpecError(
         "metric 'code_exec' runs the prediction and cannot be computed from texts alone; "
-        "use `farm sandbox run`, or a task of category code_exec"
+        "use `farm run --scorer code_exec`, or `farm sandbox run` for one program"
     )
 
 

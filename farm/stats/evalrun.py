@@ -21,7 +21,7 @@ from farm.stats.means import cluster_codes
 
 # Never a wrong answer, never in a mean. A timeout is: one that has a score was a program's, and a
 # request that ran out of time has none.
-NOT_SCORED = frozenset(name for name in OUTCOMES if not counts(name, program_ran=True))
+NOT_SCORED = frozenset(name for name in OUTCOMES if not counts(name))
 
 
 class EvalRun(Struct, frozen=True, kw_only=True):

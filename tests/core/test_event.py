@@ -28,7 +28,7 @@ from farm.core.event import (
 from farm.errors import SpecError
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())
-_EXAMPLES: dict[type, Value] = {str: "text", int: 3, float: 0.5}
+_EXAMPLES: dict[type, Value] = {str: "text", int: 3, float: 0.5, bool: True}
 
 
 def example(name: str, **other: Value) -> Note:

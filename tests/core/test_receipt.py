@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from farm.core.isolation import Isolation
 from farm.core.receipt import (
     ReceiptReference,
     build_receipt,
@@ -132,3 +133,16 @@ def test_bytes_that_are_no_receipt_are_corrupt_even_when_the_ledger_counts_on_th
 
 def test_a_receipts_file_is_named_by_shard_and_version() -> None:
     assert receipt_name("shard-7", 2) == "shard-7.v2.json"
+
+
+def test_isolation_is_written_where_programs_were_run_and_counted_again() -> None:
+    """Scorers of texts keep the bytes they always had; `recount` must not lose the fact."""
+    around = Isolation(level="os-enforced", landlock_abi=7, seccomp=True, namespaces=False)
+    made = build_receipt([verdict("a")], worker_pid=7, isolation=around)
+    data = encode_receipt(made)
+    assert data.endswith(
+        b',"isolation":{"level":"os-enforced","landlock_abi":7,"seccomp":true,'
+        b'"namespaces":false,"grading":"split","trust":[]}}'
+    )
+    assert recount(data, path="r") == refer(made, data)
+    assert read_receipt(data, refer(made, data), path="r").isolation == around

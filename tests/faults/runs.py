@@ -11,11 +11,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from farm.core.event import Event
+from farm.core.partition import shard_index
 from farm.core.receipt import read_receipt
 from farm.runtime.by_hand import HandSettings, work_once
 from farm.runtime.settings import RunSettings
 from farm.runtime.supervisor import Ending
+from farm.runtime.verify import verify
 from farm.runtime.worker import score_shard, scorer_of
+from farm.store.casefile import ShardCases
+from farm.store.caseorder import dataset_digests
 from farm.store.directory import DirectoryStore
 from farm.wiring import InitOptions, ensure_store, run, run_settings
 
@@ -94,9 +98,18 @@ def assert_complete(store: str) -> None:
     """Hold that a store is done, whole, and tells the same story in ledger and events."""
     with DirectoryStore(store) as opened:
         assert opened.ledger().complete
+        places = [
+            ShardCases(
+                index=shard_index(shard.name),
+                cases=shard.cases,
+                sha256=shard.sha256,
+                extents=shard.extents,
+            )
+            for shard in opened.plan.shards
+        ]
+        found = verify(opened, digests=lambda: dataset_digests(store, places), receipt_names=list)
+    assert found.problems == ()
     assert len(done_set(store)) == len(opened.plan.shards)
-    verified = farm("verify", "--store", store)
-    assert verified.returncode == 0, verified.stdout
 
 
 def assert_one_line(text: str) -> None:

@@ -43,7 +43,7 @@ from tests.faults.runs import make_store
 TTL = 10
 MOST = 3  # attempts before a shard is set aside
 SHARDS = 3
-GONE = "another-boot:1:1"
+GONE = "00000000-0000-4000-8000-000000000000:1:1"
 WORKERS = st.sampled_from(["w1", "w2"])
 
 

@@ -239,3 +239,22 @@ def test_an_entry_point_may_be_named_like_a_builtin(sandbox: Sandbox) -> None:
     assert sandbox.run(checked_work(code, text, timeout_s=3.0)).outcome == "error"
     told = checked_work(code, text, timeout_s=3.0, entry_point="sum")
     assert sandbox.run(told).outcome == "pass"
+
+
+def test_threads_that_wait_for_one_another_make_no_program_starved(sandbox: Sandbox) -> None:
+    """A program that used up its time on processors had its time: a timeout, which counts.
+
+    Hashing lets the interpreter lock go, so all threads are ready to run all the time.
+    """
+    code = (
+        "import hashlib, threading\n"
+        "text = bytes(1 << 20)\n"
+        "def burn():\n"
+        "    while True: hashlib.sha256(text).digest()\n"
+        "def f():\n"
+        f"    for _ in range({3 * len(os.sched_getaffinity(0))}):\n"
+        "        threading.Thread(target=burn).start()\n"
+        "    burn()\n"
+    )
+    result = sandbox.run(checked_work(code, "f()", timeout_s=1.0))
+    assert (result.outcome, result.starved) == ("timeout", False)

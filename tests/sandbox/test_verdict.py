@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farm.sandbox.verdict import LEVELS, Account, Isolation, decide, printable
+from farm.core.isolation import LEVELS, Isolation
+from farm.sandbox.verdict import Account, decide, printable
 
 ISOLATION = Isolation(level="os-enforced", landlock_abi=7, seccomp=True, namespaces=False)
 

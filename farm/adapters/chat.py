@@ -1,0 +1,116 @@
+"""The dialect of chat completions and of completions, streamed and whole.
+
+Two names for one thing are both read, never chosen by version: `reasoning_content` and
+`reasoning`, `content` and `text`, usage in a chunk of its own or beside the finish reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from farm.adapters.collect import Collector
+from farm.adapters.foreign import (
+    bare_error_in,
+    count_in,
+    error_in,
+    list_in,
+    object_in,
+    read_object,
+    text_in,
+    usage_in,
+)
+from farm.adapters.sse import SseEvent
+
+_DONE: Final = b"[DONE]"
+
+
+def read_event(event: SseEvent, out: Collector) -> None:
+    """Take one event of a stream."""
+    data = event.data.strip()
+    if not data:
+        return
+    if data == _DONE:
+        out.done = True
+        return
+    value = read_object(data)
+    if value is None:
+        out.fail("malformed", f"an event is not a JSON object: {data[:80]!r}")
+        return
+    out.event()
+    if event.type == "error":
+        message, code = bare_error_in(value)
+        out.fail("error", message, code=code)
+        return
+    _read_common(value, out)
+    for choice in list_in(value, "choices"):
+        if isinstance(choice, dict) and count_in(choice, "index") in (0, None):
+            _read_choice(choice, object_in(choice, "delta"), out)
+
+
+def read_whole(body: Mapping[str, Any], out: Collector) -> None:
+    """Take an answer that came in one piece."""
+    out.event()
+    _read_common(body, out)
+    choices = list_in(body, "choices")
+    if out.failed is None and not (choices and isinstance(choices[0], dict)):
+        out.fail("malformed", "the answer has no choices")
+        return
+    if choices and isinstance(choices[0], dict):
+        _read_choice(choices[0], object_in(choices[0], "message"), out)
+        out.done = True
+
+
+def _read_common(value: Mapping[str, Any], out: Collector) -> None:
+    error = error_in(value)
+    if error is not None:
+        out.fail("error", error[0], code=error[1])
+    usage = usage_in(value)
+    if usage is not None:
+        out.usage = usage
+    if out.model_version is None and (model := text_in(value, "model")):
+        fingerprint = text_in(value, "system_fingerprint")
+        out.model_version = f"{model} {fingerprint}" if fingerprint else model
+    timings = object_in(value, "timings")
+    if timings and (count_in(timings, "predicted_n") or 0) >= 2:
+        rate = timings.get("predicted_per_second")
+        out.server_decode_tps = float(rate) if isinstance(rate, int | float) else None
+
+
+def _read_choice(choice: Mapping[str, Any], said: Mapping[str, Any], out: Collector) -> None:
+    text = text_in(said, "content") or text_in(choice, "text")
+    refusal = text_in(said, "refusal")
+    tool = [_read_tool(call, out) for call in list_in(said, "tool_calls")]
+    out.payload(
+        text=text + refusal,
+        reasoning=text_in(said, "reasoning_content", "reasoning"),
+        tool=any(tool),
+        tokens=len(list_in(choice, "token_ids")) or None,
+    )
+    if logprobs := object_in(choice, "logprobs"):
+        _read_logprobs(logprobs, out)
+    if finish := text_in(choice, "finish_reason"):
+        out.finish_reason = finish
+    if refusal:
+        out.finish_reason = "refusal"
+
+
+def _read_tool(call: object, out: Collector) -> bool:
+    if not isinstance(call, dict):
+        return False
+    function = object_in(call, "function")
+    return out.tool(
+        key=call.get("index"),
+        id=text_in(call, "id"),
+        name=text_in(function, "name"),
+        arguments=text_in(function, "arguments"),
+    )
+
+
+def _read_logprobs(logprobs: Mapping[str, Any], out: Collector) -> None:
+    """Chat gives a list of objects, completions a list of numbers."""
+    content = list_in(logprobs, "content")
+    if content:
+        out.logprobs([one.get("logprob") if isinstance(one, dict) else None for one in content])
+    elif numbers := list_in(logprobs, "token_logprobs"):
+        out.logprobs(numbers)

@@ -1,0 +1,158 @@
+"""The one place where wrappers are put around an endpoint, each with its one concern.
+
+From the outside in: recall (never buy twice), deadline (of the case), retry, throttle, guard
+(stop when it is no use), budget, count, and the call itself. A turn of the throttle is held for
+one call and not while a retry waits; guard and budget look just before a call goes out; a call
+is counted only when it really does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from types import TracebackType
+from typing import Self
+
+from farm.adapters.count import Budget, Count
+from farm.adapters.guard import Guard
+from farm.adapters.limit import AdaptiveLimit
+from farm.adapters.protocol import AnswerCache, Call, CallLedger, Endpoint, Pass, Tell
+from farm.adapters.recall import Recall
+from farm.adapters.retry import Retry, RetryPolicy
+from farm.adapters.settings import Common
+from farm.adapters.throttle import Throttle
+from farm.core.event import Note
+from farm.core.generation import Generation, failed, request_digest
+from farm.core.task import TaskSpec
+
+
+def hear_nothing(noted: Note) -> None:
+    """Take an event and do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a run gives its models: where answers and calls are kept, bounds, clock and chance.
+
+    `share` is the part of the run's limits that falls to this process. A ledger needs a cache:
+    an answer that is not kept is a call wasted.
+    """
+
+    cache: AnswerCache | None = None
+    ledger: CallLedger | None = None
+    max_money: Decimal | None = None
+    max_tokens: int | None = None
+    share: float = 1.0
+    tell: Tell = hear_nothing
+    clock: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class ComposedModel:
+    """An endpoint with its wrappers; open it with `async with`."""
+
+    def __init__(self, endpoint: Endpoint, settings: Common, around: Surroundings) -> None:
+        if around.ledger is not None and around.cache is None:
+            raise ValueError("a ledger needs a cache beside it")
+        self._endpoint = endpoint
+        self._throttle = _throttle(endpoint, settings, around)
+        self._outermost = _outer(self._throttle, settings, around)
+
+    @property
+    def model_id(self) -> str:
+        """Name the model in reports."""
+        return self._endpoint.model_id
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls are out now."""
+        return self._throttle.in_flight
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls may be out now."""
+        return self._throttle.concurrency
+
+    async def __aenter__(self) -> Self:
+        await self._endpoint.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._endpoint.__aexit__(kind, error, trace)
+
+    def digest(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> str:
+        """Give the digest under which this answer is, or would be, kept."""
+        return request_digest(self._endpoint.request(prompt, task, sample=sample))
+
+    async def ask(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Generation:
+        """Answer, from the cache or by as many calls as the limits allow."""
+        request = self._endpoint.request(prompt, task, sample=sample)
+        return await self._outermost(Call(request, request_digest(request)))
+
+
+def _throttle(endpoint: Endpoint, settings: Common, around: Surroundings) -> Throttle:
+    """Build what a single call passes through, from the inside out."""
+
+    async def send(call: Call) -> Generation:
+        return await endpoint.send(call.request)
+
+    inner: Pass = send
+    if around.ledger is not None:
+        inner = Count(inner, around.ledger)
+        if around.max_money is not None or around.max_tokens is not None:
+            inner = Budget(
+                inner, around.ledger, max_money=around.max_money, max_tokens=around.max_tokens
+            )
+    inner = Guard(
+        inner,
+        model=endpoint.model_id,
+        patience_s=settings.patience_s,
+        tell=around.tell,
+        clock=around.clock,
+    )
+    highest = max(1, round(settings.concurrency * around.share))
+    return Throttle(
+        inner,
+        model=endpoint.model_id,
+        limit=AdaptiveLimit(highest=highest, adaptive=settings.adaptive),
+        rpm=settings.rpm and settings.rpm * around.share,
+        tpm=settings.tpm and settings.tpm * around.share,
+        tell=around.tell,
+        clock=around.clock,
+        sleep=around.sleep,
+    )
+
+
+def _outer(throttle: Throttle, settings: Common, around: Surroundings) -> Pass:
+    """Build what a whole case passes through."""
+    retry = Retry(
+        throttle,
+        RetryPolicy(attempts=settings.attempts, total_s=settings.case_timeout_s),
+        tell=around.tell,
+        clock=around.clock,
+        chance=around.chance,
+        sleep=around.sleep,
+    )
+
+    async def within_time(call: Call) -> Generation:
+        try:
+            async with asyncio.timeout(settings.case_timeout_s) as limit:
+                return await retry(call)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # somebody else's
+            return failed("timeout", f"the case had no answer within {settings.case_timeout_s:g} s")
+
+    if around.cache is None:
+        return within_time
+    return Recall(within_time, around.cache, ledger=around.ledger)

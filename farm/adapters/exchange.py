@@ -1,0 +1,211 @@
+"""One exchange over HTTP: send a body, read the answer, say what became of it.
+
+Interfaces differ in address, headers and dialect; what a status, a broken stream or a page of
+HTML means is the same for all of them, and stands here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from farm.adapters.advice import kind_of_status, retry_after, retry_word
+from farm.adapters.collect import Collector
+from farm.adapters.foreign import bare_error_in, read_object
+from farm.adapters.stream import BrokenStream, Dialect, Stamped, read_stream
+from farm.adapters.transport import CallFailed, Reply, Secret, Transport
+from farm.core.generation import Failure, Generation
+from farm.core.reading import Reading, total_nll
+
+_MAX_ERROR_BYTES: Final = 64 * 1024
+_EVENT_STREAM: Final = "text/event-stream"
+# a missing type is reported as octet-stream; some servers stream under these
+_MAYBE_STREAM: Final = (_EVENT_STREAM, "text/plain", "application/octet-stream")
+# error objects inside a 200, by their code or type
+_BUSY_CODES: Final = ("rate_limit_exceeded", "rate_limit_error", "overloaded_error", "overloaded")
+_INVALID_CODES: Final = ("invalid_request_error", "context_length_exceeded", "content_too_large")
+_KIND_OF_STATUS: Final = {
+    "malformed": "malformed",
+    "not_sse": "malformed",
+    "oversized": "oversized",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """How an interface is spoken: a dialect for streams, one for answers in one piece."""
+
+    streamed: Dialect
+    whole: Callable[[Mapping[str, Any], Collector], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanged:
+    """What came of one call: the reading, and the failure if it is no answer."""
+
+    reading: Reading
+    failure: Failure | None
+
+
+async def exchange(
+    transport: Transport,
+    url: str,
+    body: bytes,
+    *,
+    interface: Interface,
+    streamed: bool,
+    key: Secret | None,
+) -> Exchanged:
+    """Make one call; never raises for what the network or the endpoint does.
+
+    The key is taken out of everything the endpoint said that goes into a failure.
+    """
+    try:
+        async with transport.post(url, body) as reply:
+            if not 200 <= reply.status < 300:
+                return _masked(await _refused(reply), key)
+            reading = await _read(reply, interface, streamed=streamed)
+    except CallFailed as error:
+        reading = Reading(status="error", error=str(error))
+        failure = Failure(kind=error.kind, detail=str(error))
+        return _masked(Exchanged(reading=reading, failure=failure), key)
+    return _masked(Exchanged(reading=reading, failure=_failure_of(reading)), key)
+
+
+def generation_of(exchanged: Exchanged) -> Generation:
+    """Turn what was read into a generation; log-probabilities become the three numbers.
+
+    `confidence` is exp(-token_nll / token_count), the geometric mean of the tokens'
+    probabilities; without log-probabilities there is none.
+    """
+    from math import exp  # beside its only use
+
+    reading, failure = exchanged.reading, exchanged.failure
+    warnings, nll, count = reading.warnings, None, None
+    if reading.logprobs and failure is None:
+        nll = total_nll(reading.logprobs)
+        if nll is None:
+            warnings = (*warnings, "logprobs_out_of_range")
+        else:
+            count = len(reading.logprobs)
+    mean = None if nll is None or not count else exp(-nll / count)
+    return Generation(
+        reading.text,
+        mean,
+        nll,
+        count,
+        confidence_source=None if mean is None else "mean_token_probability",
+        usage=reading.usage,
+        finish_reason=reading.finish_reason,
+        model_version=reading.model_version,
+        reasoning=reading.reasoning,
+        tool_calls=reading.tool_calls,
+        warnings=warnings,
+        failure=failure,
+    )
+
+
+async def _read(reply: Reply, interface: Interface, *, streamed: bool) -> Reading:
+    if streamed and reply.content_type in _MAYBE_STREAM:
+        return await read_stream(reply.reads, interface.streamed)
+    if streamed and reply.content_type != "application/json":
+        seen = await _beginning(reply.reads)
+        message = f"a stream was asked for, {reply.content_type!r} came: {seen[:80]!r}"
+        return Reading(status="not_sse", error=message)
+    return await _read_whole(reply, interface, not_streamed=streamed)
+
+
+async def _read_whole(reply: Reply, interface: Interface, *, not_streamed: bool) -> Reading:
+    out = Collector()
+    parts: list[bytes] = []
+    try:
+        async for at, data in reply.reads:
+            out.at, out.read = at, out.read + 1
+            parts.append(data)
+    except BrokenStream as error:
+        out.at = error.at
+        if error.timed_out:
+            out.warn("timed_out")
+        if error.status != "truncated":
+            out.fail(error.status, str(error))
+        return out.reading(streamed=False, broken=str(error))
+    value = read_object(b"".join(parts))
+    if value is None:
+        seen = b"".join(parts)[:80]
+        out.fail("malformed", f"the answer is not a JSON object: {seen!r}")
+    else:
+        interface.whole(value, out)
+    if not_streamed:
+        out.warn("not_streamed")
+    return out.reading(streamed=False)
+
+
+async def _refused(reply: Reply) -> Exchanged:
+    """Read why; the body may be JSON, a page, or nothing."""
+    data = await _beginning(reply.reads)
+    value = read_object(data)
+    message, code = bare_error_in(value) if value is not None else ("", "")
+    if value is None and data:
+        message = ascii(data[:200].decode("utf-8", "replace"))
+    if 300 <= reply.status < 400:
+        target = reply.headers.get("location", "")[:200]
+        message = f"redirects to {target!r}, which is not followed: set base_url to it"
+    wait = retry_after(reply.headers, now=time.time())
+    failure = Failure(
+        kind=kind_of_status(reply.status, code=code, told_to_wait=wait is not None),
+        detail=f"HTTP {reply.status}: {message[:300] or 'no reason given'}",
+        status=reply.status,
+        retry_after_s=wait,
+        retry=retry_word(reply.headers),
+    )
+    return Exchanged(
+        reading=Reading(status="error", error=message, error_code=code), failure=failure
+    )
+
+
+async def _beginning(reads: AsyncIterator[Stamped]) -> bytes:
+    data = b""
+    try:
+        async for _, part in reads:
+            data += part
+            if len(data) >= _MAX_ERROR_BYTES:
+                break
+    except BrokenStream:
+        return data  # what came is enough to say what it was
+    return data
+
+
+def _failure_of(reading: Reading) -> Failure | None:
+    if reading.status in ("ok", "empty", "no_visible_output"):
+        return None
+    if reading.status == "truncated":
+        kind = "timeout" if "timed_out" in reading.warnings else "cut"
+        return Failure(kind=kind, detail=f"the answer broke off: {reading.error}")
+    if reading.status == "error":
+        return Failure(kind=_kind_of_code(reading.error_code), detail=reading.error)
+    return Failure(kind=_KIND_OF_STATUS[reading.status], detail=reading.error)
+
+
+def _kind_of_code(code: str) -> str:
+    """Say what an error object inside a 200 is; its code may be a word or a status."""
+    if code.isdigit() and 300 <= int(code) < 600:
+        return kind_of_status(int(code))
+    if code in _BUSY_CODES:
+        return "busy"
+    if code in _INVALID_CODES:
+        return "invalid"
+    return kind_of_status(500, code=code)
+
+
+def _masked(exchanged: Exchanged, key: Secret | None) -> Exchanged:
+    if key is None or exchanged.failure is None:
+        return exchanged
+    import msgspec  # a failure is rare; the start of a worker is not
+
+    failure = msgspec.structs.replace(
+        exchanged.failure, detail=key.masked(exchanged.failure.detail)
+    )
+    reading = msgspec.structs.replace(exchanged.reading, error=key.masked(exchanged.reading.error))
+    return Exchanged(reading=reading, failure=failure)

@@ -1,0 +1,106 @@
+"""Read fields of JSON that others wrote, trusting neither its shape nor its types.
+
+Every function gives what is there if it is of the kind asked for, and nothing else: a server
+that sends a number where a text belongs must not end a run. Objects are asked whether they are
+`dict`, which is what decoders make: the same question of `Mapping` costs ten times as much.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from farm.core.generation import Usage
+
+_EMPTY: Final[Mapping[str, Any]] = {}
+
+
+def read_object(data: bytes) -> Mapping[str, Any] | None:
+    """Decode a JSON object; None when it is not one.
+
+    A lone surrogate inside a string is let through: a server may cut a pair over two chunks.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            value = json.loads(data)  # slower, and less strict about surrogates
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def object_in(value: object, name: str) -> Mapping[str, Any]:
+    """Give the object under a name, an empty one when there is none."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else _EMPTY
+
+
+def list_in(value: Mapping[str, Any], name: str) -> list[Any]:
+    """Give the list under a name, an empty one when there is none."""
+    found = value.get(name)
+    return found if isinstance(found, list) else []
+
+
+def text_in(value: Mapping[str, Any], *names: str) -> str:
+    """Give the first text that is not empty under one of the names, "" when there is none."""
+    for name in names:
+        found = value.get(name)
+        if isinstance(found, str) and found:
+            return found
+    return ""
+
+
+def count_in(value: Mapping[str, Any], *names: str) -> int | None:
+    """Give the first count under one of the names, None when there is none."""
+    for name in names:
+        found = value.get(name)
+        if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+            return found
+    return None
+
+
+def error_in(value: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Give message and code of an error object, None when there is none.
+
+    Seen in the wild: ``{"error": {"message", "code", "type"}}``, ``{"error": "text"}``,
+    ``{"message", ...}`` under a status, and ``{"detail": ...}``.
+    """
+    error = value.get("error")
+    if isinstance(error, dict):
+        code = error.get("code") or error.get("type") or ""
+        return text_in(error, "message", "type", "code") or "an error without a message", str(code)
+    if isinstance(error, str) and error:
+        return error, ""
+    return None
+
+
+def bare_error_in(value: Mapping[str, Any]) -> tuple[str, str]:
+    """Give message and code of what is known to be an error, whatever its shape."""
+    found = error_in(value)
+    if found is not None:
+        return found
+    code = value.get("code") or value.get("type") or ""
+    message = text_in(value, "message", "detail", "error_description")
+    return message or "an error without a message", str(code)
+
+
+def usage_in(value: Mapping[str, Any]) -> Usage | None:
+    """Read the usage of chat completions or of the Responses interface, None when there is none."""
+    usage = object_in(value, "usage")
+    if not usage:
+        return None
+    prompt = object_in(usage, "prompt_tokens_details") or object_in(usage, "input_tokens_details")
+    completion = object_in(usage, "completion_tokens_details") or object_in(
+        usage, "output_tokens_details"
+    )
+    reasoning = count_in(completion, "reasoning_tokens")
+    return Usage(
+        prompt_tokens=count_in(usage, "prompt_tokens", "input_tokens"),
+        completion_tokens=count_in(usage, "completion_tokens", "output_tokens"),
+        cached_tokens=count_in(prompt, "cached_tokens"),
+        reasoning_tokens=count_in(usage, "reasoning_tokens") if reasoning is None else reasoning,
+    )

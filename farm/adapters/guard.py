@@ -1,0 +1,95 @@
+"""Stop a run that cannot go on, before it burns every case on the same failure.
+
+A wrong key, a wrong address or a dead endpoint fails every call alike. After a few such calls
+in a row, with no answer between them, the guard trips: from then on every call raises `Halted`
+and the run ends as pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from farm.adapters.protocol import Call, Pass, Tell
+from farm.core.event import note
+from farm.core.generation import Failure, Generation
+from farm.errors import Halted
+
+FATAL_TRIES: Final = 3
+_DEAD_TRIES: Final = 3
+_WAYS_OUT: Final = {
+    "denied": "check the key and the account, then run the same command again",
+    "missing": "check base_url and model, then run the same command again",
+    "dead_endpoint": "start the endpoint or check base_url, then run the same command again",
+}
+
+
+class Guard:
+    """Wraps a call with the memory of how the last ones ended.
+
+    Trips after `FATAL_TRIES` fatal failures in a row, or when nothing but lost connections
+    came for `patience_s` seconds, a quarter of that if the endpoint never answered at all.
+    """
+
+    def __init__(
+        self,
+        send: Pass,
+        *,
+        model: str,
+        patience_s: float,
+        tell: Tell,
+        clock: Callable[[], float],
+    ) -> None:
+        self._send = send
+        self._model = model
+        self._patience_s = patience_s
+        self._tell = tell
+        self._clock = clock
+        self._fatal = 0
+        self._lost = 0
+        self._lost_since = 0.0
+        self._ever_answered = False
+        self._reason = ""  # why it tripped, a key of _WAYS_OUT
+        self._detail = ""
+
+    async def __call__(self, call: Call) -> Generation:
+        """Call unless the guard has tripped; raises `Halted` when it has, or trips now."""
+        self._refuse_if_halted()
+        generation = await self._send(call)
+        self._observe(generation.failure)
+        self._refuse_if_halted()
+        return generation
+
+    def _refuse_if_halted(self) -> None:
+        if self._reason:
+            raise Halted(
+                reason=self._reason,
+                model=self._model,
+                detail=self._detail,
+                way_out=_WAYS_OUT[self._reason],
+            )
+
+    def _observe(self, failure: Failure | None) -> None:
+        if failure is None or not (failure.fatal or failure.kind == "connection"):
+            # also a failure that an endpoint took the trouble to give shows that it lives
+            self._fatal = self._lost = 0
+            self._ever_answered = self._ever_answered or failure is None
+            return
+        if failure.fatal:
+            self._fatal += 1
+            self._lost = 0
+            if self._fatal >= FATAL_TRIES:
+                self._trip(failure.kind, failure.detail)
+            return
+        now = self._clock()
+        if self._lost == 0:
+            self._lost_since = now
+        self._lost += 1
+        patience = self._patience_s if self._ever_answered else self._patience_s / 4
+        if self._lost >= _DEAD_TRIES and now - self._lost_since >= patience:
+            self._trip("dead_endpoint", failure.detail)
+
+    def _trip(self, reason: str, detail: str) -> None:
+        if not self._reason:
+            self._reason, self._detail = reason, detail
+            self._tell(note("endpoint.halted", model=self._model, reason=reason, detail=detail))

@@ -1,0 +1,295 @@
+"""A served model under measurement: streamed calls with honest stamps, and plain control calls.
+
+The clock starts when a connection stands, just before the first byte of the request is written,
+so opening connections is told apart from waiting for the model. Bytes are stamped when they
+are read, before anything looks into them. What the answer means is read by farm.adapters.stream.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from types import SimpleNamespace, TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import orjson
+
+from farm.adapters import chat, responses
+from farm.adapters.foreign import bare_error_in, error_in, list_in, object_in, read_object, text_in
+from farm.adapters.sse import SseEvent
+from farm.adapters.stream import BrokenStream, Dialect, Stamped, read_stream
+from farm.adapters.transport import Secret
+from farm.core.reading import Reading, Timing
+from farm.core.served import ControlReply, Served
+
+MAX_STREAM_BYTES: Final = 256 * 1024 * 1024
+MAX_CONTROL_BYTES: Final = 64 * 1024 * 1024  # the tokens of a long prompt are a long list
+_ERROR_BYTES: Final = 64 * 1024
+_READ_BUFFER: Final = 1024 * 1024  # a small buffer pauses the socket in mid-stream
+# a missing type is reported as octet-stream; some servers stream under these
+_STREAMS: Final = ("text/event-stream", "text/plain", "application/octet-stream")
+_DIALECTS: Final[Mapping[str, tuple[str, Dialect]]] = {
+    "chat_completions": ("/v1/chat/completions", chat.read_event),
+    "responses": ("/v1/responses", responses.read_event),
+}
+_KEPT: Final = (b'"usage"', b'"timings"', b'"metrics"', b'"tool_calls"', b'"call_id"')
+
+
+class MeasuredEndpoint:
+    """One server; open it with `async with`. Speaks to `url` and nothing else.
+
+    Redirects are not followed, proxies and credentials of the environment are not looked at.
+    At most `connections` sockets are open, which must not be fewer than the calls at a time:
+    waiting for a socket would look like waiting for the server.
+    """
+
+    def __init__(
+        self, url: str, *, connections: int, timeout_s: float, key: Secret | None = None
+    ) -> None:
+        base = url.rstrip("/")
+        for tail in ("/chat/completions", "/responses", "/v1"):
+            base = base.removesuffix(tail)
+        self._base = base
+        self._connections = connections
+        self._timeout_s = timeout_s
+        self._key = key
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        headers = {"Content-Type": "application/json"}
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key.reveal()}"
+        self._session = aiohttp.ClientSession(
+            # a connection a call: some servers close theirs behind a stream, and the next call
+            # would be lost on it; opening one is outside the clock
+            connector=aiohttp.TCPConnector(limit=self._connections + 2, force_close=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+            trust_env=False,
+            read_bufsize=_READ_BUFFER,
+            trace_configs=[_connection_trace()],
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def stream(self, body: bytes, *, protocol: str, request_id: str) -> Served:
+        """Make one streamed call; whatever goes wrong is a status of the reading."""
+        path, dialect = _DIALECTS[protocol]
+        clock = SimpleNamespace(asked=time.perf_counter(), began=None)
+        try:
+            async with self._opened.post(
+                self._base + path,
+                data=body,
+                headers={"X-Request-Id": request_id, "Accept": "text/event-stream"},
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=10.0),
+                trace_request_ctx=clock,
+            ) as response:
+                return self._masked(await self._read(response, dialect, clock))
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            elapsed = time.perf_counter() - (clock.began or clock.asked)
+            reading = Reading(
+                status="error",
+                error=_reason(error),
+                error_code="timeout" if isinstance(error, TimeoutError) else "connection",
+                timing=Timing(elapsed_s=elapsed),
+            )
+            return self._masked(Served(reading=reading, connect_s=_connect_s(clock)))
+
+    async def control(
+        self, method: str, path: str, body: object = None, *, timeout_s: float = 30.0
+    ) -> ControlReply:
+        """Ask the server something that is not for the model; status 0 when there is no reply."""
+        data = None if body is None else orjson.dumps(body)
+        try:
+            async with self._opened.request(
+                method,
+                self._base + path,
+                data=data,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=10.0),
+            ) as response:
+                raw = await _bounded(response, MAX_CONTROL_BYTES)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            return ControlReply(status=0, text=self._mask(_reason(error)))
+        try:
+            return ControlReply(status=response.status, body=orjson.loads(raw))
+        except orjson.JSONDecodeError:
+            return ControlReply(
+                status=response.status, text=self._mask(raw[:300].decode("utf-8", "replace"))
+            )
+
+    @property
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("the endpoint is used outside its `async with`")
+        return self._session
+
+    async def _read(
+        self, response: aiohttp.ClientResponse, dialect: Dialect, clock: SimpleNamespace
+    ) -> Served:
+        connect_s = _connect_s(clock)
+        began = clock.began or clock.asked
+        if response.status != 200:
+            return await _refused(response, connect_s, began)
+        if response.content_type not in _STREAMS:
+            return await _not_a_stream(response, connect_s, began)
+        kept = _Kept(dialect)
+        reading = await read_stream(_reads(response, began), kept.take)
+        return Served(
+            reading=reading,
+            usage=kept.usage,
+            timings=kept.timings,
+            server_metrics=kept.metrics,
+            tool_ids=tuple(kept.tool_ids),
+            http_status=response.status,
+            connect_s=connect_s,
+        )
+
+    def _mask(self, text: str) -> str:
+        return text if self._key is None else self._key.masked(text)
+
+    def _masked(self, served: Served) -> Served:
+        """Take the key out of what the server said: some quote it back."""
+        if self._key is None or not served.reading.error:
+            return served
+        import msgspec  # an error is rare
+
+        reading = msgspec.structs.replace(
+            served.reading, error=self._key.masked(served.reading.error)
+        )
+        return msgspec.structs.replace(served, reading=reading)
+
+
+class _Kept:
+    """A dialect that also keeps the server's own objects and the ids of tool calls."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self.usage: Mapping[str, Any] | None = None
+        self.timings: Mapping[str, Any] | None = None
+        self.metrics: Mapping[str, Any] | None = None
+        self.tool_ids: list[str] = []
+
+    def take(self, event: SseEvent, out: Any) -> None:  # noqa: ANN401  a Collector, or its stand-in
+        """Read an event for the dialect, then for what is kept."""
+        self._dialect(event, out)
+        # a second look costs as much as the first: only events that may hold something get it
+        if any(word in event.data for word in _KEPT):
+            value = read_object(event.data.strip())
+            if value is not None:
+                self._keep(value)
+
+    def _keep(self, value: Mapping[str, Any]) -> None:
+        inner = object_in(value, "response")
+        self.usage = object_in(value, "usage") or object_in(inner, "usage") or self.usage
+        self.timings = object_in(value, "timings") or object_in(inner, "timings") or self.timings
+        self.metrics = object_in(value, "metrics") or object_in(inner, "metrics") or self.metrics
+        for choice in list_in(value, "choices")[:1]:
+            for call in list_in(object_in(choice, "delta"), "tool_calls"):
+                self._name(text_in(call, "id") if isinstance(call, Mapping) else "")
+        if text_in(value, "type") == "response.output_item.added":
+            self._name(text_in(object_in(value, "item"), "call_id"))
+
+    def _name(self, id: str) -> None:
+        if id and id not in self.tool_ids:
+            self.tool_ids.append(id)
+
+
+def _connection_trace() -> aiohttp.TraceConfig:
+    """Note when a connection stands."""
+
+    async def stands(session: object, context: SimpleNamespace, params: object) -> None:
+        clock = context.trace_request_ctx
+        if clock is not None:
+            clock.began = time.perf_counter()
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(stands)
+    return trace
+
+
+def _connect_s(clock: SimpleNamespace) -> float | None:
+    return None if clock.began is None else float(clock.began - clock.asked)
+
+
+async def _reads(response: aiohttp.ClientResponse, began: float) -> AsyncIterator[Stamped]:
+    total = 0
+    try:
+        async for data in response.content.iter_any():
+            at = time.perf_counter() - began
+            total += len(data)
+            if total > MAX_STREAM_BYTES:
+                reason = f"the answer is longer than {MAX_STREAM_BYTES} bytes"
+                raise BrokenStream(reason, at=at, status="oversized")
+            yield at, data
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        at = time.perf_counter() - began
+        timed_out = isinstance(error, TimeoutError)
+        reason = "nothing came in time" if timed_out else _reason(error)
+        raise BrokenStream(reason, at=at, timed_out=timed_out) from error
+
+
+async def _refused(
+    response: aiohttp.ClientResponse, connect_s: float | None, began: float
+) -> Served:
+    data = await _bounded(response, _ERROR_BYTES)
+    value = read_object(data)
+    message, code = bare_error_in(value) if value is not None else ("", "")
+    if 300 <= response.status < 400:
+        target = response.headers.get("location", "")[:200]
+        message = f"redirects to {target!r}, which is not followed: set url to it"
+    message = message or ascii(data[:200].decode("utf-8", "replace"))
+    reading = Reading(
+        status="error",
+        error=message[:500],
+        error_code=code or str(response.status),
+        timing=Timing(elapsed_s=time.perf_counter() - began),
+    )
+    return Served(reading=reading, http_status=response.status, connect_s=connect_s)
+
+
+async def _not_a_stream(
+    response: aiohttp.ClientResponse, connect_s: float | None, began: float
+) -> Served:
+    """Judge what came where a stream was asked for; its times would mean something else."""
+    data = await _bounded(response, _ERROR_BYTES)
+    value = read_object(data)
+    error = error_in(value) if value is not None else None
+    message = f"a stream was asked for, {response.content_type!r} came: {data[:80]!r}"
+    reading = Reading(
+        status="not_sse" if error is None else "error",
+        error=message if error is None else error[0],
+        error_code="" if error is None else error[1],
+        timing=Timing(elapsed_s=time.perf_counter() - began),
+    )
+    return Served(reading=reading, http_status=response.status, connect_s=connect_s)
+
+
+async def _bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    parts: list[bytes] = []
+    total = 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        total += len(part)
+        if total >= limit:
+            break
+    return b"".join(parts)
+
+
+def _reason(error: Exception) -> str:
+    """Say what a foreign error says, in one line and bounded."""
+    if isinstance(error, TimeoutError):
+        return "nothing came in time"
+    text = str(error) or type(error).__name__
+    return " ".join(text.split())[:300]

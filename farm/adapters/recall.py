@@ -1,0 +1,33 @@
+"""Never buy an answer twice: look it up first, and keep it durably before anybody sees it."""
+
+from __future__ import annotations
+
+from farm.adapters.protocol import AnswerCache, Call, CallLedger, Pass
+from farm.core.generation import Generation
+
+
+class Recall:
+    """Wraps calls with a cache; failures are not kept.
+
+    The ledger hears when an answer is durable, also of one that an earlier process kept and
+    did not live to write down.
+    """
+
+    def __init__(self, send: Pass, cache: AnswerCache, *, ledger: CallLedger | None) -> None:
+        self._send = send
+        self._cache = cache
+        self._ledger = ledger
+
+    async def __call__(self, call: Call) -> Generation:
+        """Give the kept answer, or call and keep what comes."""
+        generation = await self._cache.find(call.digest)
+        if generation is None:
+            generation = await self._send(call)
+            if generation.failure is not None:
+                return generation
+            generation = await self._cache.keep(
+                call.digest, generation, model=call.request.model_id
+            )
+        if self._ledger is not None:
+            self._ledger.kept(call.digest)
+        return generation

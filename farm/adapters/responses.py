@@ -1,0 +1,58 @@
+"""The dialect of the Responses interface, streamed: no [DONE], usage in the last event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from farm.adapters.collect import Collector
+from farm.adapters.foreign import bare_error_in, object_in, read_object, text_in, usage_in
+from farm.adapters.sse import SseEvent
+
+
+def read_event(event: SseEvent, out: Collector) -> None:
+    """Take one event of a stream."""
+    data = event.data.strip()
+    if not data:
+        return
+    value = read_object(data)
+    if value is None:
+        out.fail("malformed", f"an event is not a JSON object: {data[:80]!r}")
+        return
+    out.event()
+    kind = text_in(value, "type") or event.type
+    if kind in ("response.output_text.delta", "response.refusal.delta"):
+        out.payload(text=text_in(value, "delta"))
+        if kind == "response.refusal.delta":
+            out.finish_reason = "refusal"
+    elif kind in ("response.reasoning_text.delta", "response.reasoning_summary_text.delta"):
+        out.payload(reasoning=text_in(value, "delta"))
+    elif kind == "response.function_call_arguments.delta":
+        # the name comes in an item of its own, which not every server sends
+        arguments = text_in(value, "delta")
+        out.payload(tool=out.tool(key=value.get("item_id"), id="", name="", arguments=arguments))
+    elif kind == "response.output_item.added":
+        item = object_in(value, "item")
+        if text_in(item, "type") == "function_call":
+            named = out.tool(key=item.get("id"), id="", name=text_in(item, "name"), arguments="")
+            out.payload(tool=named)
+    elif kind in ("response.completed", "response.incomplete", "response.failed"):
+        _end(kind, object_in(value, "response"), out)
+    elif kind == "error":
+        message, code = bare_error_in(value)
+        out.fail("error", message, code=code)
+
+
+def _end(kind: str, response: Mapping[str, Any], out: Collector) -> None:
+    out.usage = usage_in(response)
+    out.model_version = text_in(response, "model") or None
+    if kind == "response.failed":
+        message, code = bare_error_in(response)
+        out.fail("error", message, code=code)
+        return
+    out.done = True
+    if kind == "response.completed":
+        out.finish_reason = out.finish_reason or "stop"
+        return
+    reason = text_in(object_in(response, "incomplete_details"), "reason")
+    out.finish_reason = "length" if reason == "max_output_tokens" else reason or "length"

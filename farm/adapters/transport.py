@@ -1,0 +1,210 @@
+"""One way to an HTTP endpoint: connections, deadlines, bounds, and a key that nobody sees.
+
+Speaks HTTP and knows no interface: it gives the status, the headers and the stamped reads of a
+body. Redirects are never followed, so a key cannot be led elsewhere. Proxies and credentials of
+the environment are not looked at; what is sent is what the configuration says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Final, NamedTuple
+
+import aiohttp
+
+from farm.adapters.stream import BrokenStream, Stamped
+from farm.errors import SpecError
+
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+_READ_BUFFER: Final = 256 * 1024  # small buffers slow long streams down by an order
+_MASK: Final = "[key]"
+
+
+class Secret:
+    """A key: usable, never shown. Compares and prints as nothing."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str, *, name: str) -> None:
+        """Take the key that stands in the variable `name`; raises SpecError for an unusable one."""
+        bare = text.strip()
+        if not bare or not bare.isascii() or not bare.isprintable() or " " in bare:
+            raise SpecError(
+                f"the key in {name} is empty or holds characters no header can carry: set it again"
+            )
+        self._text = bare
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+    def reveal(self) -> str:
+        """Give the key, for the header it is sent in."""
+        return self._text
+
+    def masked(self, text: str) -> str:
+        """Take the key out of a text: endpoints quote it back."""
+        return text.replace(self._text, _MASK)
+
+
+class CallFailed(Exception):
+    """A request that got no usable reply; `kind` is a word of FAILURES."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        self.kind = kind
+        super().__init__(detail)
+
+
+class Reply(NamedTuple):
+    """What came back; `reads` may be read once, within the `async with` that gave it."""
+
+    status: int
+    content_type: str
+    headers: Mapping[str, str]  # matched without regard to case
+    reads: AsyncIterator[Stamped]
+
+
+class Transport:
+    """Posts JSON to the paths below one base URL; open it with `async with`.
+
+    `connections` bounds the sockets. A request is over after `timeout_s`; `idle_s` is the
+    longest silence, `connect_s` the time for a connection. Bodies over `max_body_bytes` are
+    not read on. Stamps are monotonic seconds since the request was handed to the socket.
+
+    Servers close connections that we take for open, llama-server right after an answer. A
+    request that met such a connection, and not one byte of a reply, is sent again on another.
+    """
+
+    def __init__(
+        self,
+        *,
+        connections: int,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        idle_s: float,
+        connect_s: float = 10.0,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        self._connections = connections
+        self._headers = dict(headers)
+        self._timeout = aiohttp.ClientTimeout(
+            total=timeout_s, sock_connect=connect_s, sock_read=idle_s
+        )
+        self._max_body_bytes = max_body_bytes
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Transport:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=self._connections, ttl_dns_cache=300, socket_factory=_new_socket
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            timeout=self._timeout,
+            trust_env=False,
+            read_bufsize=_READ_BUFFER,
+            auto_decompress=True,
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @asynccontextmanager
+    async def post(self, url: str, body: bytes) -> AsyncIterator[Reply]:
+        """Send a JSON body; raises `CallFailed` when no reply comes.
+
+        A break in mid-body shows as `BrokenStream` from `reads`.
+        """
+        if self._session is None:
+            raise RuntimeError("the transport is used outside its `async with`")
+        try:
+            began, response = await self._send(self._session, url, body)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise _call_failed(error) from error
+        try:
+            yield Reply(
+                response.status,
+                response.content_type,
+                response.headers,
+                self._reads(response, began),
+            )
+        finally:
+            # a body read to its end gives its connection back, any other is closed
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()
+
+    async def _send(
+        self, session: aiohttp.ClientSession, url: str, body: bytes
+    ) -> tuple[float, aiohttp.ClientResponse]:
+        """Send until the head of a reply is there; also give when that was begun."""
+        while True:
+            fresh: list[int] = []
+            _fresh.set(fresh)
+            began = time.perf_counter()
+            try:
+                response = await session.post(url, data=body, allow_redirects=False)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
+                # bounded: each turn uses up a connection that was open before
+                if fresh:
+                    raise
+            else:
+                return began, response
+
+    async def _reads(
+        self, response: aiohttp.ClientResponse, began: float
+    ) -> AsyncIterator[Stamped]:
+        total = 0
+        try:
+            async for data in response.content.iter_any():
+                at = time.perf_counter() - began
+                total += len(data)
+                if total > self._max_body_bytes:
+                    reason = f"the answer is longer than {self._max_body_bytes} bytes"
+                    raise BrokenStream(reason, at=at, status="oversized")
+                yield at, data
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            at = time.perf_counter() - began
+            timed_out = isinstance(error, (TimeoutError, asyncio.TimeoutError))
+            reason = "nothing came in time" if timed_out else _reason(error)
+            raise BrokenStream(reason, at=at, timed_out=timed_out) from error
+
+
+# The sockets made for the request that is being sent. aiohttp's own tracing could tell as much,
+# and costs more than half of a request.
+_fresh: ContextVar[list[int]] = ContextVar("_fresh")
+
+
+def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    _fresh.get().append(made.fileno())
+    return made
+
+
+def _call_failed(error: Exception) -> CallFailed:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return CallFailed("connection", "no connection in time")
+    if isinstance(error, TimeoutError):
+        return CallFailed("timeout", "no reply in time")
+    if isinstance(error, (aiohttp.InvalidURL, ValueError)):
+        return CallFailed("missing", f"the address cannot be used: {_reason(error)}")
+    if isinstance(error, aiohttp.ClientSSLError):
+        return CallFailed("connection", f"no trusted connection: {_reason(error)}")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return CallFailed("malformed", f"the reply is not HTTP: {_reason(error)}")
+    return CallFailed("connection", _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    """Say what a foreign error says, in one line and bounded."""
+    text = str(error) or type(error).__name__
+    return " ".join(text.split())[:300]

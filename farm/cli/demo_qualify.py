@@ -1,0 +1,73 @@
+"""`farm demo qualify`: a qualification from start to end, against a server with a script."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.resources import files
+
+from farm.cli import options
+from farm.errors import FarmError
+
+
+def show() -> None:
+    """Measure four cells and print two JSON lines: the totals, then the summary.
+
+    The server runs in a process of its own and ends with this one.
+    """
+    from farm.files.runfiles import read_run
+    from farm.qualify.config import complete_config, read_config
+    from farm.qualify.devicelease import DeviceLease
+    from farm.qualify.summary import summarize, totals_of
+    from farm.wiring_qualify import qualify
+
+    manifest = (files("farm.data") / "qualify.json").read_bytes()
+    with tempfile.TemporaryDirectory(prefix="farm-demo-") as folder, _scripted_server() as url:
+        known = {**json.loads(manifest), "url": url}
+        config = complete_config(read_config(json.dumps(known).encode(), file="demo"), file="demo")
+        lease = DeviceLease(
+            nodes=config.nodes,
+            expires_unix=time.time() + 600,
+            lock_path=f"{folder}/device.lock",
+            allowed_gpu_pids=(),
+        )
+        output = f"{folder}/run"
+        ended = qualify(
+            config,
+            lease,
+            output=output,
+            on_events=lambda events: None,
+            farm_version=version("farm"),
+        )
+        run = read_run(output)
+        options.print_line({"phase": "run", "totals": totals_of(*run, complete=ended.complete)})
+        options.print_line({"phase": "summary", "summary": summarize(*run)})
+
+
+@contextmanager
+def _scripted_server() -> Iterator[str]:
+    command = [
+        sys.executable, "-I", "-m", "farm.qualify.scripted", "--slots", "2", "--pause-s", "0.02",
+    ]  # fmt: skip
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("a process that was asked for pipes has none")
+        try:
+            line = process.stdout.readline()
+            if not line:
+                raise FarmError("the scripted server did not start: run the demo again")
+            yield f"http://127.0.0.1:{json.loads(line)['port']}"
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()

@@ -1,0 +1,194 @@
+"""Paid answers, kept durably under the digest of their request; one SQLite file.
+
+WAL and synchronous FULL: an answer that was acknowledged survives a power cut. Answers that
+arrive within a few milliseconds share one commit. Several processes may use one file at once,
+and several runs one after another. Every row carries a checksum, so that a changed byte is
+found where it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from farm.core.generation import Generation, decode_generation, encode_generation
+from farm.errors import Busy, Corrupt, StorageError, StorageFull
+from farm.files.atomic import Folder, storage_errors
+from farm.store.lane import Lane
+
+GATHER_S: Final = 0.01  # with the sync itself well within 50 ms
+_APPLICATION: Final = 0x6661726D  # "farm", in the file's header
+_VERSION: Final = 1
+_BUSY_S: Final = 30.0
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS generations (
+    digest BLOB PRIMARY KEY NOT NULL,
+    model TEXT NOT NULL,
+    value BLOB NOT NULL,
+    checksum BLOB NOT NULL
+)
+"""
+
+
+class _Keep(msgspec.Struct, frozen=True):
+    digest: bytes
+    value: bytes
+    model: str
+
+
+class GenerationCache:
+    """Answers by digest. Raises StorageError, StorageFull, Corrupt and Busy, and nothing else.
+
+    After a write that failed in a way that leaves its outcome open, nothing more is written by
+    this process.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._poison = ""
+        _create(path)
+        self._writer = self._connect()
+        try:
+            self._prepare()
+            self._reader = self._connect()
+        except BaseException:
+            self._writer.close()
+            raise
+        self._finds = Lane(self._find_all, name="cache-find", gather_s=0.0)
+        self._keeps = Lane(self._keep_all, name="cache-keep", gather_s=GATHER_S)
+
+    async def find(self, digest: str) -> Generation | None:
+        """Give the answer kept under a digest, None when there is none."""
+        return await self._finds.do(bytes.fromhex(digest))
+
+    async def keep(self, digest: str, generation: Generation, *, model: str) -> Generation:
+        """Make an answer durable; give the one that counts, which is the first ever kept."""
+        job = _Keep(bytes.fromhex(digest), encode_generation(generation), model)
+        earlier = await self._keeps.do(job)
+        return generation if earlier is None else earlier
+
+    def count(self) -> int:
+        """Return how many answers are kept."""
+        with self._errors():
+            rows = self._reader.execute("SELECT count(*) FROM generations").fetchone()
+        return int(rows[0])
+
+    def close(self) -> None:
+        """Finish what was begun and close the file."""
+        self._keeps.close()
+        self._finds.close()
+        with self._errors():
+            self._reader.close()
+            self._writer.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        with self._errors():
+            connection = sqlite3.connect(
+                self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA synchronous = FULL")
+            return connection
+
+    def _prepare(self) -> None:
+        with self._errors():
+            (application,) = self._writer.execute("PRAGMA application_id").fetchone()
+            (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+            (tables,) = self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if tables and (application, version) != (_APPLICATION, _VERSION):
+                reason = f"a database of another program or version ({application}, {version})"
+                raise Corrupt(path=self.path, reason=reason)
+            (mode,) = self._writer.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                reason = "this file system cannot share a database: put it on a local disk"
+                raise StorageError(path=self.path, reason=reason)
+            if not tables:
+                self._writer.execute(f"PRAGMA application_id = {_APPLICATION}")
+                self._writer.execute(f"PRAGMA user_version = {_VERSION}")
+                self._writer.execute(_SCHEMA)
+
+    def _find_all(self, digests: list[bytes]) -> list[Generation | None]:
+        with self._errors():
+            return [self._look_up(self._reader, digest) for digest in digests]
+
+    def _look_up(self, connection: sqlite3.Connection, digest: bytes) -> Generation | None:
+        row = connection.execute(
+            "SELECT value, checksum FROM generations WHERE digest = ?", (digest,)
+        ).fetchone()
+        if row is None:
+            return None
+        value, checksum = row
+        if checksum != _checksum(digest, value):
+            raise Corrupt(path=self.path, reason=f"the answer {digest.hex()} was changed")
+        try:
+            return decode_generation(value)
+        except msgspec.DecodeError as error:
+            reason = f"the answer {digest.hex()} cannot be read: {error}"
+            raise Corrupt(path=self.path, reason=reason) from error
+
+    def _keep_all(self, jobs: list[_Keep]) -> list[Generation | None]:
+        """Write a group in one commit; give for each the answer that was there before."""
+        if self._poison:
+            raise StorageError(path=self.path, reason=self._poison)
+        with self._errors(writing=True):
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                earlier = [self._keep_one(job) for job in jobs]
+                self._writer.execute("COMMIT")
+            finally:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+        return earlier
+
+    def _keep_one(self, job: _Keep) -> Generation | None:
+        written = self._writer.execute(
+            "INSERT OR IGNORE INTO generations VALUES (?, ?, ?, ?)",
+            (job.digest, job.model, job.value, _checksum(job.digest, job.value)),
+        ).rowcount
+        return None if written else self._look_up(self._writer, job.digest)
+
+    @contextlib.contextmanager
+    def _errors(self, *, writing: bool = False) -> Iterator[None]:
+        """Translate what SQLite says into farm's errors, once, here."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            translated = _translate(error, self.path)
+            if writing and isinstance(translated, StorageError):
+                # a sync that failed cannot be tried again: the next one would lie
+                self._poison = str(error)
+            raise translated from error
+
+
+def _create(path: str) -> None:
+    """Make the file, if there is none, readable by its owner alone; its name is durable."""
+    with storage_errors(path):
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return
+    folder = Folder(os.path.dirname(os.path.abspath(path)))
+    try:
+        folder.sync()
+    finally:
+        folder.close()
+
+
+def _checksum(digest: bytes, value: bytes) -> bytes:
+    return blake2b(digest + value, digest_size=8).digest()
+
+
+def _translate(error: sqlite3.Error, path: str) -> Busy | Corrupt | StorageError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Busy(f"{path}: another process held it for over {_BUSY_S:g} s; try later")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return Corrupt(path=path, reason=str(error))
+    if code == sqlite3.SQLITE_FULL:
+        return StorageFull(path=path, reason=str(error))
+    return StorageError(path=path, reason=str(error))

@@ -1,0 +1,176 @@
+"""The cost ledger of a run on disk: a file of entries that only grows, one JSON line each.
+
+An entry is handed to the kernel before the call it tells of is made, so a killed process leaves
+the calls it had in flight behind as begun and never ended. Lines are synced by `sync` and
+`close`; a power cut can take what came after, and never an answer (farm.store.cache has those).
+Several processes may append at once. The sums are the business of farm.core.cost.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from typing import Final
+
+import msgspec
+
+from farm.core.cost import (
+    Begun,
+    CostFold,
+    Ended,
+    Entry,
+    Kept,
+    Opened,
+    Prices,
+    Spending,
+    Spent,
+)
+from farm.core.generation import Generation, Request
+from farm.errors import Corrupt, StorageError
+from farm.files.atomic import full_sync, storage_errors, write_fully
+from farm.files.incarnation import current_incarnation, is_gone
+
+_DIGEST_LENGTH: Final = 16  # hex digits; enough to tell the requests of one run apart
+_BLOCK: Final = 1024 * 1024
+
+
+class CostLedger:
+    """Appends to `path` and sums up what all processes of the run have appended so far.
+
+    `price_names` maps model ids to names in the price list. Opening reads the whole file and
+    raises `Corrupt` for a line that is no entry; a line that was cut short by a kill or a power
+    cut is passed over. Every method may raise `StorageError`; after a write that failed the
+    ledger refuses all further ones.
+    """
+
+    def __init__(
+        self, path: str, *, prices: Prices, price_names: dict[str, str] | None = None
+    ) -> None:
+        self.path = path
+        self._prices = prices
+        self._price_names = price_names or {}
+        self._process = secrets.token_hex(4)
+        self._calls = 0
+        self._models: dict[int, str] = {}  # call -> model, of calls that are out
+        self._fold = CostFold()
+        self._offset = 0
+        self._line = 0
+        self._suspect = 0  # the number of a line that is no entry, until the next one is seen
+        self._broken = ""
+        with storage_errors(path):
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(path, flags, 0o600)
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                raise StorageError(path=path, reason="not a regular file")
+        self._catch_up()
+        torn = self._offset < os.fstat(self._fd).st_size
+        opened = Opened(process=self._process, incarnation=current_incarnation())
+        self._append(opened, after=b"\n" if torn else b"")
+
+    def begin(self, request: Request, *, digest: str, attempt: int) -> int:
+        """Write down that a call is about to be made; attempts count from 1."""
+        self._calls += 1
+        self._models[self._calls] = request.model_id
+        begun = Begun(
+            process=self._process,
+            call=self._calls,
+            model=request.model_id,
+            digest=digest[:_DIGEST_LENGTH],
+            attempt=attempt,
+        )
+        self._append(begun)
+        return self._calls
+
+    def settle(self, call: int, generation: Generation | None) -> None:
+        """Write down how a call ended; None is a call that was given up."""
+        model = self._models.pop(call)
+        usage = None if generation is None else generation.usage
+        price = self._prices.models.get(self._price_names.get(model, model))
+        if generation is None:
+            how = "given_up"
+        else:
+            how = "answered" if generation.failure is None else generation.failure.kind
+        ended = Ended(
+            process=self._process,
+            call=call,
+            how=how,
+            usage=usage,
+            money=None if usage is None or price is None else price.charge(usage),
+        )
+        self._append(ended)
+
+    def kept(self, digest: str) -> None:
+        """Write down that an answer is durable, if a call for it was answered and is not kept."""
+        self._catch_up()
+        if self._fold.awaits_keeping(digest[:_DIGEST_LENGTH]):
+            self._append(Kept(digest=digest[:_DIGEST_LENGTH]))
+
+    def spent(self) -> Spent:
+        """Sum up tokens and money, over all processes and resumes."""
+        self._catch_up()
+        return self._fold.spent
+
+    def spending(self) -> dict[str, Spending]:
+        """Sum up everything, by model."""
+        self._catch_up()
+        return self._fold.spending(gone=is_gone)
+
+    def sync(self) -> None:
+        """Make all entries so far durable; blocks."""
+        with storage_errors(self.path):
+            full_sync(self._fd)
+
+    def close(self) -> None:
+        """Make the entries durable and close the file."""
+        if self._fd >= 0:
+            try:
+                self.sync()
+            finally:
+                os.close(self._fd)
+                self._fd = -1
+
+    def _append(self, entry: Entry, *, after: bytes = b"") -> None:
+        if self._broken:
+            raise StorageError(path=self.path, reason=self._broken)
+        try:
+            with storage_errors(self.path):
+                write_fully(self._fd, after + _encoder.encode(entry) + b"\n")
+        except StorageError as error:
+            self._broken = str(error)
+            raise
+
+    def _catch_up(self) -> None:
+        """Fold the whole lines that were appended since the last time, by whomever."""
+        rest = b""
+        while True:
+            with storage_errors(self.path):
+                block = os.pread(self._fd, _BLOCK, self._offset + len(rest))
+            *lines, rest = (rest + block).split(b"\n")
+            for line in lines:
+                self._line += 1
+                self._offset += len(line) + 1
+                if line:
+                    self._take(line)
+            if len(block) < _BLOCK:
+                return
+
+    def _take(self, line: bytes) -> None:
+        try:
+            entry = _decoder.decode(line)
+        except msgspec.DecodeError:
+            if self._suspect:
+                raise self._corrupt() from None
+            self._suspect = self._line
+            return
+        if self._suspect and not isinstance(entry, Opened):
+            raise self._corrupt()
+        self._suspect = 0  # whoever opened next found a line that was cut short, and ended it
+        self._fold.add(entry)
+
+    def _corrupt(self) -> Corrupt:
+        return Corrupt(path=self.path, reason=f"line {self._suspect} is not an entry")
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Entry)

@@ -1,0 +1,312 @@
+"""The wrappers together: what reaches the endpoint, what is kept, what stops the run."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farm.adapters.compose import ComposedModel, Surroundings
+from farm.adapters.openai import OpenAIEndpoint
+from farm.core.cost import Price, Prices, Spending
+from farm.core.generation import Generation
+from farm.errors import Halted
+from farm.store.cache import GenerationCache
+from farm.store.costs import CostLedger
+from tests.adapters.asking import Clock, Heard, openai_settings, task
+from tests.adapters.loopback import Handler, Loopback, Received, Wire, answer, run, saying
+
+PRICES = Prices(models={"model": Price(input=Decimal(1), output=Decimal(2))})
+ASKER = Path(__file__).with_name("ask_until_killed.py")
+
+
+@asynccontextmanager
+async def surroundings(folder: Path, **more: Any) -> AsyncIterator[Surroundings]:
+    """A cache and a ledger in a folder; pauses pass by a clock of their own."""
+    cache = GenerationCache(str(folder / "generations.sqlite"))
+    ledger = CostLedger(str(folder / "costs.jsonl"), prices=PRICES)
+    clock = Clock()
+    try:
+        yield Surroundings(
+            cache=cache,
+            ledger=ledger,
+            clock=clock,
+            sleep=clock.sleep,
+            chance=lambda: 0.0,
+            **more,
+        )
+    finally:
+        ledger.close()
+        cache.close()
+
+
+def model(url: str, around: Surroundings, **more: Any) -> ComposedModel:
+    settings = openai_settings(url, **more)
+    return ComposedModel(OpenAIEndpoint(settings, name="model"), settings, around)
+
+
+def sums(around: Surroundings) -> Spending:
+    assert isinstance(around.ledger, CostLedger)
+    return around.ledger.spending()["model"]
+
+
+def test_an_answer_is_bought_once_and_given_ever_after(tmp_path: Path) -> None:
+    """Asked twice, and again after everything was closed and opened: one call at the server."""
+
+    async def story() -> None:
+        async with Loopback(saying("four")) as server:
+            for _ in range(2):
+                async with (
+                    surroundings(tmp_path) as around,
+                    model(server.url, around) as asked,
+                ):
+                    for _ in range(2):
+                        generation = await asked.ask("p", task(), sample=0)
+                        assert generation.text == "four"
+                        assert generation.usage is not None
+                    assert sums(around).calls == 1
+            assert len(server.received) == 1
+
+    run(story())
+
+
+def test_whatever_could_change_an_answer_is_a_call_of_its_own(tmp_path: Path) -> None:
+    """Sample, prompt, settings, model version; the task's name and the order of keys are not."""
+
+    async def story() -> int:
+        async with Loopback(saying("four")) as server, surroundings(tmp_path) as around:
+            one = {"request": {"temperature": 0, "max_tokens": 5}}
+            turned = {"request": {"max_tokens": 5, "temperature": 0}}
+            for settings, prompt, sample, name in (
+                (one, "p", 0, "t1"),
+                (turned, "p", 0, "t1"),
+                (one, "p", 0, "t2"),
+                (one, "p", 1, "t1"),
+                (one, "q", 0, "t1"),
+                ({"request": {"temperature": 0.5, "max_tokens": 5}}, "p", 0, "t1"),
+                ({**one, "model_version": "2"}, "p", 0, "t1"),
+                ({**one, "system": "be brief"}, "p", 0, "t1"),
+            ):
+                async with model(server.url, around, **settings) as asked:
+                    await asked.ask(prompt, task(name), sample=sample)
+            return len(server.received)
+
+    assert run(story()) == 6
+
+
+def failing_first(times: int, status: int, **headers: str) -> Handler:
+    """Fail the first calls of every prompt, then answer."""
+    seen: dict[bytes, int] = {}
+
+    async def handle(received: Received, wire: Wire) -> None:
+        seen[received.body] = seen.get(received.body, 0) + 1
+        if seen[received.body] <= times:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            await wire.reply(b"{}", status=status, headers=named)
+        else:
+            await wire.reply(answer("four"))
+
+    return handle
+
+
+def test_failures_that_pass_are_asked_again_and_counted(tmp_path: Path) -> None:
+    """Two 503, then an answer: three calls, two retries, both told."""
+
+    async def story() -> tuple[Generation, Spending, Heard]:
+        heard = Heard()
+        async with (
+            Loopback(failing_first(2, 503)) as server,
+            surroundings(tmp_path, tell=heard) as around,
+            model(server.url, around) as asked,
+        ):
+            generation = await asked.ask("p", task())
+            return generation, sums(around), heard
+
+    generation, spending, heard = run(story())
+    assert generation.text == "four"
+    assert (spending.calls, spending.answered, spending.failed) == (3, 1, 2)
+    assert (spending.retries, spending.wasted) == (2, 0)
+    assert heard.names == ["call.retried", "call.retried"]
+
+
+def test_a_failure_is_given_back_and_not_kept(tmp_path: Path) -> None:
+    """Three attempts failed; the next run asks anew and gets its answer."""
+
+    async def story() -> tuple[Generation, Generation]:
+        async with (
+            Loopback(failing_first(3, 500)) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around, attempts=3) as asked,
+        ):
+            first = await asked.ask("p", task())
+            return first, await asked.ask("p", task())
+
+    first, second = run(story())
+    assert first.failure is not None
+    assert first.failure.kind == "server"
+    assert second.text == "four"
+
+
+def test_a_wrong_key_stops_the_run_after_three_calls(tmp_path: Path) -> None:
+    """A hundred cases, eight at a time: those already out end, and no other goes out."""
+
+    async def story() -> tuple[int, int]:
+        async with (
+            Loopback(failing_first(1000, 401)) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around, concurrency=8) as asked,
+        ):
+            asks = (asked.ask(f"p{n}", task()) for n in range(100))
+            results = await asyncio.gather(*asks, return_exceptions=True)
+            halted = sum(isinstance(result, Halted) for result in results)
+            return halted, len(server.received)
+
+    halted, received = run(story())
+    assert halted >= 98  # two had their failure before the third
+    assert 3 <= received <= 10
+
+
+def test_a_budget_stops_the_run_and_a_higher_one_goes_on(tmp_path: Path) -> None:
+    """Each answer is 5 + 2 tokens and 5 * 1 + 2 * 2 millionths; three cases fit in 20 tokens."""
+
+    async def spend(**bounds: Any) -> tuple[list[str], Halted | None]:
+        answered: list[str] = []
+        async with (
+            Loopback(saying("four")) as server,  # at a new address: nothing is in the cache
+            surroundings(tmp_path / "run", **bounds) as around,
+            model(server.url, around) as asked,
+        ):
+            for number in range(5):
+                try:
+                    generation = await asked.ask(f"p{number}", task())
+                except Halted as halted:
+                    return answered, halted
+                answered.append(generation.text)
+        return answered, None
+
+    (tmp_path / "run").mkdir()
+    answered, halted = run(spend(max_tokens=20))
+    assert len(answered) == 3
+    assert halted is not None
+    assert halted.reason == "max_tokens"
+    assert "21 tokens are spent, --max-tokens is 20" in str(halted)
+    answered, halted = run(spend(max_money=Decimal("0.000030")))
+    assert len(answered) == 1  # 27 millionths were spent before, 36 are after
+    assert halted is not None
+    assert halted.reason == "max_cost"
+    answered, halted = run(spend(max_money=Decimal(1)))
+    assert (len(answered), halted) == (5, None)
+
+
+def test_a_bound_in_money_needs_prices(tmp_path: Path) -> None:
+    """A model without a price would run past any bound; it stops after the first call."""
+
+    async def story() -> None:
+        async with Loopback(saying("four")) as server, surroundings(tmp_path) as around:
+            assert isinstance(around.ledger, CostLedger)
+            unpriced = CostLedger(str(tmp_path / "other.jsonl"), prices=Prices())
+            bounded = replace(around, ledger=unpriced, max_money=Decimal(1))
+            async with model(server.url, bounded) as asked:
+                await asked.ask("p", task())
+                with pytest.raises(Halted, match="had no price"):
+                    await asked.ask("q", task())
+            unpriced.close()
+
+    run(story())
+
+
+def test_a_case_is_over_when_its_time_is(tmp_path: Path) -> None:
+    """The call is given up, and counted as such."""
+
+    async def mute(received: Received, wire: Wire) -> None:
+        await asyncio.sleep(30)
+
+    async def story() -> tuple[Generation, Spending]:
+        async with (
+            Loopback(mute) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around, case_timeout_s=0.3) as asked,
+        ):
+            return await asked.ask("p", task()), sums(around)
+
+    generation, spending = run(story())
+    assert generation.failure is not None
+    assert generation.failure.kind == "timeout"
+    assert (spending.calls, spending.given_up, spending.wasted) == (1, 1, 1)
+
+
+def test_no_more_calls_are_out_at_the_server_than_was_said(tmp_path: Path) -> None:
+    """Sixty cases with a concurrency of four, as the server sees it."""
+
+    async def slow(received: Received, wire: Wire) -> None:
+        await asyncio.sleep(0.005)
+        await wire.reply(answer("four"))
+
+    async def story() -> tuple[int, int]:
+        async with (
+            Loopback(slow) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around, concurrency=4) as asked,
+        ):
+            await asyncio.gather(*(asked.ask(f"p{n}", task()) for n in range(60)))
+            return server.most_at_once, server.connections
+
+    most, connections = run(story())
+    assert most == 4
+    assert connections == 4
+
+
+def test_a_ledger_without_a_cache_is_refused(tmp_path: Path) -> None:
+    """Every answer would count as wasted."""
+    ledger = CostLedger(str(tmp_path / "c"), prices=PRICES)
+    with pytest.raises(ValueError, match="cache"):
+        model("http://127.0.0.1:1", Surroundings(ledger=ledger))
+    ledger.close()
+
+
+@pytest.mark.parametrize("answers", [3, 17])
+def test_only_calls_in_flight_are_repeated_after_a_kill(tmp_path: Path, answers: int) -> None:
+    """Forty cases by a process that is killed; the server's count and the ledger's agree.
+
+    calls = cases + those that were wasted, and no more were lost than could be in flight.
+    """
+
+    async def story() -> None:
+        served = 0
+        enough = asyncio.Event()
+
+        async def handle(received: Received, wire: Wire) -> None:
+            nonlocal served
+            await asyncio.sleep(0.002)
+            await wire.reply(answer("four"))
+            served += 1
+            if served >= answers:
+                enough.set()
+
+        async with Loopback(handle) as server:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable, str(ASKER), server.url, str(tmp_path)
+            )
+            await enough.wait()
+            child.kill()
+            await child.wait()
+            async with surroundings(tmp_path) as around:
+                async with model(server.url, around, concurrency=4) as asked:
+                    asks = (asked.ask(f"p{n}", task()) for n in range(40))
+                    generations = await asyncio.gather(*asks)
+                assert [g.text for g in generations] == ["four"] * 40
+                spending = sums(around)
+            # a call may have been written down and not have left yet, never the other way round
+            assert len(server.received) <= spending.calls <= len(server.received) + 4
+            assert spending.wasted == spending.calls - 40
+            # four out at a time; an answer that came may wait 50 ms for its commit
+            assert spending.lost <= 4
+
+    run(story())

@@ -1,0 +1,91 @@
+"""A run stops after a few calls when no call can succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from farm.adapters.guard import Guard
+from farm.adapters.protocol import Call
+from farm.core.generation import Generation, failed
+from farm.errors import Halted
+from tests.adapters.asking import Clock, Heard, request
+from tests.adapters.loopback import run
+
+DENIED = failed("denied", "HTTP 401: wrong key", status=401)
+LOST = failed("connection", "connection refused")
+FINE = Generation("4")
+
+
+def played(story: Sequence[tuple[float, Generation]]) -> tuple[int, Halted | None, Heard]:
+    """Play (time, generation) pairs through a guard; give how many went out, and the halt."""
+    clock, heard = Clock(), Heard()
+    sent = 0
+
+    async def send(call: Call) -> Generation:
+        nonlocal sent
+        clock.now, generation = story[sent]
+        sent += 1
+        return generation
+
+    guard = Guard(send, model="m", patience_s=60, tell=heard, clock=clock)
+
+    async def all_of_it() -> Halted | None:
+        for _ in story:
+            try:
+                await guard(Call(request(), "d"))
+            except Halted as halted:
+                return halted
+        return None
+
+    halted = run(all_of_it())
+    return sent, halted, heard
+
+
+def test_three_denials_in_a_row_halt_the_run() -> None:
+    """The message says what happened and what to do; the fourth call is never made."""
+    sent, halted, heard = played([(0, DENIED)] * 10)
+    assert sent == 3
+    assert halted is not None
+    assert halted.reason == "denied"
+    assert str(halted) == (
+        "m: HTTP 401: wrong key; what was answered is kept, "
+        "check the key and the account, then run the same command again"
+    )
+    assert halted.exit_code == 1
+    assert heard.names == ["endpoint.halted"]
+
+
+def test_a_denial_among_answers_is_that_cases_alone() -> None:
+    """Some providers answer 403 to a prompt they do not like."""
+    sent, halted, _ = played([(0, DENIED), (0, DENIED), (0, FINE)] * 4)
+    assert (sent, halted) == (12, None)
+
+
+def test_an_endpoint_that_never_answered_is_dead_after_a_quarter_of_the_patience() -> None:
+    """Patience 60 s: at 15 s of nothing but refused connections."""
+    sent, halted, _ = played([(t, LOST) for t in (0, 1, 2, 8, 14, 15, 16)])
+    assert sent == 6
+    assert halted is not None
+    assert halted.reason == "dead_endpoint"
+
+
+def test_an_endpoint_that_answered_before_is_given_all_of_the_patience() -> None:
+    """A server that is restarted comes back within a minute."""
+    sent, halted, _ = played([(0, FINE)] + [(t, LOST) for t in (1, 20, 40, 60, 61, 62)])
+    assert sent == 6
+    assert halted is not None
+
+
+def test_a_failure_that_the_endpoint_gave_itself_shows_that_it_lives() -> None:
+    """A 500 between lost connections starts the count anew."""
+    story = [(t, LOST if t % 10 else failed("server", "d")) for t in range(1, 40)]
+    assert played(story)[1] is None
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_slow_start_is_not_a_dead_endpoint(count: int) -> None:
+    """Fewer than three lost connections never halt a run, however far apart."""
+    story = [(1000.0 * n, LOST) for n in range(count)]
+    assert played(story)[1] is None
