@@ -148,14 +148,14 @@ def build(
     *,
     detail: Detail | None,
     scores: Sequence[float],
-    graded: bool = False,
+    fractional: bool = False,
     corpus: Sequence[CorpusScore] = (),
     worker_events: Sequence[WorkerEvent] | None = None,
 ) -> Report:
     """Make the report of a run as it stands.
 
-    `scores` are those of all scored cases, in any order: they are summed exactly. `graded` is
-    whether the scorer gives parts of a point; without it every score is 0 or 1. `corpus` are the
+    `scores` are those of all scored cases, in any order: they are summed exactly. `fractional`
+    is whether the scorer gives parts of a point; without it every score is 0 or 1. `corpus` are the
     figures to show beside bleu_4. `worker_events` None leaves the list out, as `status` does.
     """
     done = [lease for lease in ledger.leases if lease.done]
@@ -181,7 +181,9 @@ def build(
         correct=correct,
         accuracy=_accuracy(correct=correct, scored=scored, cases=plan.cases),
         mean_score=math.fsum(scores) / scored if scored else None,
-        mean_interval=_mean_interval(scores if graded else None, correct=correct, scored=scored),
+        mean_interval=_mean_interval(
+            scores if fractional else None, correct=correct, scored=scored
+        ),
         corpus=corpus if plan.identity.scorer.name == FLATTERING else UNSET,
         warnings=cautions(plan.identity.scorer.name, corpus),
         outcomes=dict(sorted(outcomes.items())),

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from farm.core.isolation import Isolation
 from farm.core.plan import ScorerName
 from farm.core.result import OUTCOMES, CaseResult
 from farm.scoring.corpus import CorpusScore
@@ -78,6 +79,7 @@ class RunIdentity(Struct, frozen=True, kw_only=True):
     scorer: ScorerName
     cases: int
     complete: bool
+    isolation: Isolation | UnsetType = UNSET  # what all programs that were run had at least
 
 
 class Failure(Struct, frozen=True, kw_only=True):

@@ -40,6 +40,7 @@ class GateResult(Struct, frozen=True, kw_only=True):
     interval: Interval
     detectable: float | None
     comparison: Comparison | None
+    signature: str  # how accuracy and interval were made
 
 
 def decide_gate(
@@ -80,6 +81,10 @@ def decide_gate(
         interval=interval,
         detectable=None if comparison is None else comparison.detectable,
         comparison=comparison,
+        signature=(
+            f"metric:{run.scorer}|post:none|n:{len(scored)}|missing:{len(run.cases) - len(scored)}"
+            f"|ci:{interval.method}|level:{interval.level:g}|seed:none"
+        ),
     )
 
 
@@ -102,6 +107,7 @@ def render_gate_markdown(result: GateResult) -> str:
             lines.append(f"- {markdown(evidence)}")
     if result.underpowered:
         lines.append("- underpowered: it passes, but a worse model could pass with this few cases")
+    lines.append(f"- {markdown(result.signature)}")
     return "\n".join(lines) + "\n"
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from farm.core.case import targets_of
+from farm.core.isolation import weakest
 from farm.core.plan import seed_of
 from farm.core.result import CaseResult
 from farm.errors import SpecError
@@ -158,6 +159,7 @@ def _identity(runs: Sequence[Recorded]) -> dict[str, str]:
 
 
 def _run_identity(run: Recorded) -> RunIdentity:
+    receipts = [lease.receipt for lease in run.ledger.leases if lease.receipt is not None]
     return RunIdentity(
         run_id=run.plan.run_id,
         dataset_sha256=run.plan.identity.dataset_sha256,
@@ -165,6 +167,7 @@ def _run_identity(run: Recorded) -> RunIdentity:
         scorer=run.plan.identity.scorer,
         cases=run.plan.cases,
         complete=run.ledger.complete,
+        isolation=weakest(one.isolation for one in receipts if one.isolation) or UNSET,
     )
 
 

@@ -24,7 +24,7 @@ def case_rows(recordings: Sequence[Recorded]) -> Iterator[CaseRow]:
     for run in recordings:
         account = _explainer(run.plan.identity.scorer)
         for case, verdict in whole_cases(run):
-            yield _row(run.model, case, verdict, account)
+            yield _row(run, case, verdict, account)
 
 
 def _explainer(used: ScorerName) -> Explain:
@@ -45,17 +45,17 @@ def _explainer(used: ScorerName) -> Explain:
     return account
 
 
-def _row(model: str, case: Case, verdict: CaseResult | None, account: Explain) -> CaseRow:
+def _row(run: Recorded, case: Case, verdict: CaseResult | None, account: Explain) -> CaseRow:
     told = None if verdict is None else account(case)
     counted = verdict is not None and counts(verdict.outcome)
     return CaseRow(
-        model=model,
+        model=run.model,
         id=case.id,
         prompt=case.prompt,
         expected="\n".join(targets_of(case)),
         response=case.response,
         extracted=_extracted(told),
-        rule="" if told is None else f"{told.metric}@{told.version}: {told.rule}",
+        rule=run.scorer if told is None else f"{run.scorer}: {told.rule}",
         steps=() if told is None else _steps(told),
         category=given(case.category, ""),
         outcome=PENDING if verdict is None else verdict.outcome,

@@ -56,7 +56,7 @@ def report_of(
         ledger,
         detail=_detail(store, plan, ledger) if detail else None,
         scores=list(_all_scores(store, plan, ledger)),
-        graded=scorer(plan.identity.scorer.name).graded,
+        fractional=scorer(plan.identity.scorer.name).fractional,
         # with the detail, since it reads every answer: a look at a large run stays quick
         corpus=corpus_scores(store, ledger) if detail else (),
         worker_events=None if published is None else [_event(lease) for lease in published],

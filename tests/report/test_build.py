@@ -153,7 +153,7 @@ def graded_report(scores: list[float], *, unscorable: int = 0, **more: Any) -> R
     ]
     plan = more.pop("plan", plan_of(1))
     ledger = ledger_with(plan, receipts_of({"shard-0": cases}, {}))
-    return build(plan, ledger, detail=None, scores=scores, graded=True, **more)
+    return build(plan, ledger, detail=None, scores=scores, fractional=True, **more)
 
 
 def test_a_mean_of_graded_scores_has_students_interval_clipped_to_what_scores_can_be() -> None:
