@@ -57,8 +57,9 @@ class Scorer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fractional(self) -> bool:
-        """Whether a score may lie between 0 and 1."""
-        return self.graded or self.runs_programs
+        """Whether a score may lie between 0 and 1; a plugin's may, whatever it says."""
+        own = self.name.partition("@")[0] in METRICS
+        return self.graded or self.runs_programs or not own
 
 
 def scorer(name: str) -> Scorer:

@@ -61,7 +61,10 @@ def test_a_time_of_whole_seconds_has_its_microseconds_too() -> None:
 
 def test_names_are_dotted_and_in_the_past_tense_and_levels_are_a_closed_set() -> None:
     for name, (level, fields) in EVENTS.items():
-        assert re.fullmatch(r"(run|store|worker|shard)\.([a-z_]+ed|pending|partial|draining)", name)
+        assert re.fullmatch(
+            r"(run|store|worker|shard|sandbox|call|endpoint|cell)\.([a-z_]+ed|pending|partial|draining)",
+            name,
+        )
         assert level in {"debug", "info", "warning", "error"}
         assert not {"ts", "level", "event", "run_id", "invocation_id", "seq"} & fields.keys()
 
@@ -69,6 +72,7 @@ def test_names_are_dotted_and_in_the_past_tense_and_levels_are_a_closed_set() ->
 def test_what_a_person_must_look_at_is_louder_than_what_goes_well() -> None:
     """Levels decide what a pipeline wakes somebody for."""
     assert {name for name, (level, _) in EVENTS.items() if level == "error"} == {
+        "endpoint.halted",
         "run.partial",
         "run.failed",
         "shard.quarantined",
