@@ -17,7 +17,9 @@ if TYPE_CHECKING:  # the same table for readers of types; a test holds one again
     from farm.errors import Corrupt as Corrupt
     from farm.errors import FarmError as FarmError
     from farm.errors import Fenced as Fenced
+    from farm.errors import Halted as Halted
     from farm.errors import IdentityMismatch as IdentityMismatch
+    from farm.errors import NotPermitted as NotPermitted
     from farm.errors import OutcomeUnknown as OutcomeUnknown
     from farm.errors import Problem as Problem
     from farm.errors import SandboxLost as SandboxLost
@@ -53,7 +55,9 @@ _HOMES = {
     "Corrupt": "farm.errors",
     "FarmError": "farm.errors",
     "Fenced": "farm.errors",
+    "Halted": "farm.errors",
     "IdentityMismatch": "farm.errors",
+    "NotPermitted": "farm.errors",
     "OutcomeUnknown": "farm.errors",
     "Problem": "farm.errors",
     "SandboxLost": "farm.errors",

@@ -79,7 +79,7 @@ def test_help_reads_as_it_was_agreed(command: str) -> None:
         (("worker", "--store", "s", "--worker-id", b"\xff"), "cannot be printed"),
         (("rescore", "--store", "s", "--scorer", "f1", "--into", ""), "the path is empty"),
         (("tasks", "check", ""), "the path is empty"),
-        (("schema", "cheese"), "'cheese' is not one of 'predictions', 'report', 'events'"),
+        (("schema", "cheese"), "'cheese' is not one of 'predictions', 'report', 'leaderboard'"),
         (("demo", "cheese"), "'cheese' is not"),
     ],
 )
