@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from farm.core.event import Event, note
+from farm.core.isolation import isolation_of
 from farm.core.plan import Plan, ScorerName, check_identity
 from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
@@ -198,7 +199,7 @@ def _isolated(plan: Plan, settings: RunSettings) -> RunSettings:
     ) as sandbox:
         if sandbox is None:
             return settings
-        isolation = sandbox.isolation
+        isolation = isolation_of(sandbox.isolation)
     return replace(settings, isolation=isolation, workers=min(settings.workers, cores()))
 
 

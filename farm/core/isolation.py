@@ -35,6 +35,11 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return LEVELS.index(self.level) >= LEVELS.index(level)
 
 
+def isolation_of(found: object) -> Isolation:
+    """Take the isolation from any object with its fields, as a sandbox's own value is."""
+    return msgspec.convert(found, Isolation, from_attributes=True)
+
+
 def weakest(found: Iterable[Isolation]) -> Isolation | None:
     """Return the isolation that all of these have at least, and all they took on trust.
 

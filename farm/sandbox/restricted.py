@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from farm.core.isolation import Isolation
 from farm.sandbox.limits import Limits
 from farm.sandbox.runner import Sandbox
 from farm.sandbox.slot import Work
+from farm.sandbox.verdict import Isolation
 from farm.scoring.restricted import ENTRY_POINT, Reason, check
 
 _BOUNDS = Limits(timeout_s=1.0, memory_mb=128)

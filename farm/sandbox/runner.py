@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
-from farm.core.isolation import LEVELS, Isolation
 from farm.errors import SandboxLost, SandboxUnavailable, SpecError, UsageError
 from farm.sandbox import limits
 from farm.sandbox.lockdown import Walls
 from farm.sandbox.slot import Slot, Work
-from farm.sandbox.verdict import CandidateResult
+from farm.sandbox.verdict import LEVELS, CandidateResult, Isolation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +123,11 @@ class Sandbox:
         """The isolation in force, for the header of a run."""
         with self._slot() as slot:
             return slot.isolation
+
+    @property
+    def kept(self) -> set[int]:
+        """Process ids of the testers that wait in free slots; nothing else outlives a program."""
+        return {slot.kept for slot in list(self._free.queue) if slot is not None and slot.kept}
 
     def close(self) -> None:
         """End all slots that are free; a caller still in `run` keeps its own to the end."""

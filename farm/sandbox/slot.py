@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from farm.core.isolation import Isolation
 from farm.errors import SandboxLost, SandboxUnavailable
 from farm.sandbox import limits
 from farm.sandbox.conversation import PATIENCE_S, Conversation
 from farm.sandbox.lockdown import Walls
 from farm.sandbox.scratch import delete_tree
-from farm.sandbox.verdict import Account, CandidateResult, decide
+from farm.sandbox.verdict import Account, CandidateResult, Isolation, decide
 
 _START_S = 30.0
 _ENTRY = "import sys; sys.path[:0] = [{root!r}]; from farm.sandbox.zygote import main; main()"
@@ -61,6 +60,7 @@ class Slot:
     def __init__(self, walls: Walls) -> None:
         self._walls = walls
         self._jobs = 0
+        self.kept = 0  # the process of a tester that waits for the next program, 0 if none does
         self._base = ""
         self._start()
 
@@ -156,6 +156,7 @@ class Slot:
             raise SandboxLost(
                 "a sandbox process was lost; the program was not judged, run it again"
             )
+        self.kept = report["kept"]
         if report["left"]:
             _Deleter.later(report["left"])
         lines = [json.loads(line) for line in conversation.verdict.splitlines()]

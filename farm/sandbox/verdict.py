@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
-
-import msgspec
-
-from farm.core.isolation import Isolation
 
 Outcome = Literal["pass", "assertion_fail", "syntax_error", "timeout", "error"]
 AssertionOutcome = Literal["pass", "assertion_fail", "error", "not_reached"]
+# As in `farm.core.isolation`, the weakest first.
+LEVELS = ("advisory", "partial", "seatbelt", "os-enforced", "os-enforced+ns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +23,25 @@ class AssertionResult:
 
     outcome: AssertionOutcome
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """What stood between a program and the machine; the fields of `farm.core.isolation`.
+
+    A value of its own, since a sandbox must start where nothing but Python is installed.
+    """
+
+    level: str
+    landlock_abi: int
+    seccomp: bool
+    namespaces: bool
+    grading: str = "split"
+    trust: tuple[str, ...] = ()
+
+    def reaches(self, level: str) -> bool:
+        """Say whether this isolation is `level` or better."""
+        return LEVELS.index(self.level) >= LEVELS.index(level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +106,7 @@ def decide(
         total=total,
         assertions=results,
         detail=detail,
-        isolation=msgspec.structs.replace(
+        isolation=replace(
             isolation,
             grading="in_process" if "in_process" in trust else isolation.grading,
             trust=tuple(trust),

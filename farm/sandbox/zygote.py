@@ -184,6 +184,7 @@ class Zygote:
                 "cpu_ms": round((used.ru_utime + used.ru_stime) * 1000, 2),
                 "rss_kb": used.ru_maxrss,
                 "left": left,
+                "kept": 0 if self._tester is None else self._tester.pid,
             }
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from farm.core.case import ScoredInput, targets_of
-from farm.core.isolation import Isolation, weakest
+from farm.core.isolation import Isolation, isolation_of, weakest
 from farm.core.result import (
     CORRECT,
     EMPTY,
@@ -56,8 +56,8 @@ class ProgramVerdict(Protocol):
         """Whether the program used up its time on processors, however long it waited."""
 
     @property
-    def isolation(self) -> Isolation:
-        """What stood between the program and the machine."""
+    def isolation(self) -> object:
+        """What stood between the program and the machine, with the fields of `Isolation`."""
 
 
 class ProgramRunner(Protocol):
@@ -122,17 +122,18 @@ def _judge(case: ScoredInput, runner: ProgramRunner) -> tuple[CaseResult, Isolat
             verdict = runner.judge(code, assertions)  # the machine may be less busy now
     except SandboxLost:
         return _unrun(case, ERROR), None
+    around = isolation_of(verdict.isolation)
     if _says_little(verdict):
-        return _unrun(case, ERROR), verdict.isolation
+        return _unrun(case, ERROR), around
     outcome = _OUTCOMES[verdict.outcome]
     result = CaseResult(
         id=case.id,
         correct=outcome == CORRECT,
         score=verdict.score,
         outcome=outcome,
-        trust=verdict.isolation.trust,
+        trust=around.trust,
     )
-    return result, verdict.isolation
+    return result, around
 
 
 def _says_little(verdict: ProgramVerdict) -> bool:

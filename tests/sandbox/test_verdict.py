@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farm.core.isolation import LEVELS, Isolation
-from farm.sandbox.verdict import Account, decide, printable
+from farm.core import isolation
+from farm.sandbox import probe
+from farm.sandbox.verdict import LEVELS, Account, Isolation, decide, printable
 
 ISOLATION = Isolation(level="os-enforced", landlock_abi=7, seccomp=True, namespaces=False)
 
@@ -73,3 +74,20 @@ def test_details_are_printable(text: str) -> None:
     safe = printable(text)
     safe.encode("utf-8")
     assert all(letter.isprintable() or letter == "\n" for letter in safe)
+
+
+def test_everybody_who_writes_the_levels_writes_the_same() -> None:
+    """Three tables, since a zygote and a sandbox start without what the core is made of."""
+    assert isolation.LEVELS == LEVELS == probe.LEVELS
+
+
+def test_a_verdict_says_its_isolation_to_the_core() -> None:
+    """Field by field, so that none is lost on the way into a receipt."""
+    found = Isolation(
+        level="partial", landlock_abi=3, seccomp=True, namespaces=False,
+        grading="in_process", trust=("in_process",),
+    )  # fmt: skip
+    assert isolation.isolation_of(found) == isolation.Isolation(
+        level="partial", landlock_abi=3, seccomp=True, namespaces=False,
+        grading="in_process", trust=("in_process",),
+    )  # fmt: skip
