@@ -42,8 +42,9 @@ _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 def answer_start(reply: str) -> int | None:
     """Return where the answer of a reply begins: 0, or behind its thinking.
 
-    Tags are read in any letter case, in angle brackets or as ``[THINK]``. Only a reply that begins with a thinking block has one. A block that is never closed is
-    a reply whose answer never came: None.
+    Tags are read in any letter case, in angle brackets or as ``[THINK]``. Only a reply that
+    begins with a thinking block has one. A block that is never closed is a reply whose
+    answer never came: None.
     """
     opens = _THINKING_OPENS.match(reply)
     closing = _THINKING_CLOSES
