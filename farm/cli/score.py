@@ -8,10 +8,12 @@ import click
 import msgspec
 
 from farm.cli import options
+from farm.core.result import UNSCORABLE
 from farm.core.vocabulary import POST_PROCESSES
 from farm.errors import SpecError, UsageError
 from farm.scoring.explain import explain
 from farm.scoring.registry import scorer
+from farm.scoring.score import value_of
 
 
 @click.command()
@@ -43,7 +45,11 @@ def score(
         scorer(metric)
     except SpecError as error:  # on the command line an unknown name is wrong usage
         raise UsageError(f"--metric: {error}") from error
-    told = msgspec.to_builtins(explain(metric, prediction, targets, post_process_rule=post_process))
+    explained = explain(metric, prediction, targets, post_process_rule=post_process)
+    told = msgspec.to_builtins(explained)
+    if explained.outcome == UNSCORABLE and explained.extracted.found:
+        # no verdict counts here, but the definition still gives the two texts a score
+        told["score"] = value_of(scorer(metric), explained.extracted.text, targets) or 0.0
     if not reasons:
         kept = ("metric", "version", "post_process", "score", "correct", "outcome")
         told = {name: told[name] for name in kept}

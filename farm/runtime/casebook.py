@@ -12,7 +12,6 @@ from farm.report.casepages import CaseRow
 from farm.runtime.trials import Recorded, given, whole_cases
 from farm.scoring.explain import Account, Explanation, explain
 from farm.scoring.registry import scorer
-from farm.scoring.score import SCORER_FAULTS
 
 _STEP_CUT = 1_000  # characters of a step: the texts themselves stand in full beside it
 
@@ -39,7 +38,10 @@ def _explainer(used: ScorerName) -> Explain:
     def account(case: Case) -> Explanation | None:
         try:
             return explain(used.name, case.response, targets_of(case))
-        except SCORER_FAULTS:  # of a plugin; the verdict already says that it failed
+        except MemoryError:
+            raise
+        # a plugin may raise anything; the verdict already says that it failed
+        except Exception:  # noqa: BLE001
             return None
 
     return account

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import unescape
 from typing import NamedTuple
 
 from farm.scoring.extract import Extracted, answer_start, nothing
 from farm.scoring.syntax import Outline, outline, without_calls
 
 _FENCE = re.compile(
+    r"[\ufeff\u200b-\u200d\u2060]*+(?P<quote>(?:[ ]{0,3}>[ ]?){0,4})"  # invisible, or quoted
     r"(?P<indent>[ \t]*)(?:[-*+][ \t]+|\d{1,3}[.)][ \t]+)?(?P<marks>`{3,}|~{3,})(?P<info>.*)"
 )
 _PYTHON = frozenset(
@@ -32,7 +34,16 @@ _PYTHON = frozenset(
         "pyi",
         "code",
         "text/x-python",
+        "python-repl",
     )
+)
+_PLAIN = frozenset(("text", "plaintext", "txt", "none", "plain"))
+_VERSIONED = re.compile(r"(?:i?python|py)-?[23](?:\.\d{1,2}){0,2}|[\w./\\-]{1,200}\.pyi?")
+_GLUED = re.compile(r"(?P<code>.*?[^`~\s])[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*")
+_MAX_GLUED = 20  # fences not on a line of their own that are looked at, each by parsing
+_QUOTE = re.compile(r"(?:[ ]{0,3}>[ ]?){1,4}")
+_PRE = re.compile(
+    r"<(pre|code)(?:\s[^<>]{0,200})?>(?:\s{0,8}<code(?:\s[^<>]{0,200})?>)?", re.IGNORECASE
 )
 _CODE_LINE = re.compile(
     r"(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[:(]|import\s+[\w.]+\s*(?:$|,|as\s)"
@@ -40,6 +51,7 @@ _CODE_LINE = re.compile(
     re.MULTILINE,
 )
 _DEFINITION = re.compile(r"^(?:async\s+)?(?:def|class)\s+\w", re.MULTILINE)
+_MAX_LINE = 2000
 _MAX_CUTS = 50  # ends tried when prose follows bare code
 _TRANSCRIPT = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: |$)")
 
@@ -69,37 +81,91 @@ def read_code(reply: str, *, entry_point: str | None = None) -> Extracted:
     begin = answer_start(reply)
     if begin is None:
         return nothing("the thinking never ends")
-    found = blocks(reply, begin)
-    if found:
-        return _chosen(found, entry_point)
-    return _bare(reply, begin)
+    found = blocks(reply, begin) or _html_blocks(reply, begin)
+    if not found:
+        return _bare(reply, begin)
+    chosen = _chosen(found, entry_point)
+    if chosen.found:
+        return chosen
+    behind = _bare(reply, reply.find("\n", found[-1].end) + 1 or len(reply))
+    return behind if behind.found else chosen
 
 
 def blocks(reply: str, begin: int = 0) -> list[Block]:
     """Return the fenced blocks of a reply in order, as CommonMark closes them.
 
     A fence is closed by at least as many of its own marks and nothing else on the line; one
-    that is never closed runs to the end.
+    that is never closed runs to the end. Marks glued to code or followed by text close it
+    too, where what is before them parses: no program goes on with such a line.
     """
     found: list[Block] = []
     opened: re.Match[str] | None = None
     lines: list[str] = []
     place = start = begin
+    tries = _MAX_GLUED
     for line in _lines(reply[begin:]):
         bare = line.rstrip("\r\n")
+        if opened is not None and opened["quote"]:
+            bare = _QUOTE.sub("", bare, count=1) if _QUOTE.match(bare) else bare
         fence = _FENCE.match(bare)
         if opened is None:
-            # marks after the marks would be inline code on one line, not a fence
-            if fence and not ("`" in fence["info"] and fence["marks"][0] == "`"):
+            if fence and _opens(fence):
                 opened, lines, start = fence, [], place + len(line)
         elif fence and _closes(fence, opened):
             found.append(_block(opened, lines, start, place))
             opened = None
+        elif opened["marks"] in bare and tries and (last := _glued(bare, opened)) is not None:
+            tries -= 1
+            if _is_program([*lines, last]):
+                end = place + len(last)
+                found.append(_block(opened, [*lines, last], start, end))
+                reopened = fence is not None and _opens(fence) and _is_python(_language(fence))
+                opened, lines, start = fence if reopened else None, [], place + len(line)
+            else:
+                lines.append(bare)
         else:
             lines.append(bare)
         place += len(line)
     if opened is not None:
         found.append(_block(opened, lines, start, place))
+    return found
+
+
+def _opens(fence: re.Match[str]) -> bool:
+    # marks after the marks would be inline code on one line, not a fence
+    return not ("`" in fence["info"] and fence["marks"][0] == "`")
+
+
+def _glued(line: str, opened: re.Match[str]) -> str | None:
+    """Return the code before closing marks that share their line, or None without such."""
+    bare = line.lstrip()
+    if bare.startswith(opened["marks"]):
+        return ""
+    glued = _GLUED.fullmatch(line[:_MAX_LINE])
+    if glued is None or not glued["marks"].startswith(opened["marks"]):
+        return None
+    return glued["code"]
+
+
+def _is_program(lines: list[str]) -> bool:
+    seen = outline(_to_margin(_untranscribed(lines)))
+    return seen is not None and not seen.is_prose
+
+
+def _html_blocks(reply: str, begin: int) -> list[Block]:
+    """Return what stands in ``<pre>`` or ``<code>`` over several lines, its entities resolved."""
+    found: list[Block] = []
+    lowered = reply.lower() if len(reply.lower()) == len(reply) else reply
+    place = begin
+    while opened := _PRE.search(reply, place):
+        end = lowered.find(f"</{opened.group(1).lower()}>", opened.end())
+        if end < 0:
+            break
+        inside = re.sub(r"</code>\s{0,8}\Z", "", reply[opened.end() : end], flags=re.IGNORECASE)
+        code = _to_margin([line.rstrip("\r\n") for line in _lines(unescape(inside))])
+        if "\n" in code.strip("\n") or _DEFINITION.search(code):
+            found.append(Block("", code, opened.end(), end))
+        place = end
     return found
 
 
@@ -114,10 +180,29 @@ def _closes(fence: re.Match[str], opened: re.Match[str]) -> bool:
     return same and not fence["info"].strip()
 
 
-def _block(opened: re.Match[str], lines: list[str], start: int, end: int) -> Block:
+def _language(opened: re.Match[str]) -> str:
     info = opened["info"].strip().lstrip("{. ").lower()
-    language = re.split(r"[\s,{}:=]", info, maxsplit=1)[0] if info else ""
-    return Block(language, _to_margin(_untranscribed(lines)), start, end)
+    return re.split(r"[\s,{}:=]", info, maxsplit=1)[0] if info else ""
+
+
+def _is_python(language: str) -> bool:
+    return language in _PYTHON or _VERSIONED.fullmatch(language) is not None
+
+
+def _holds_python(block: Block) -> bool:
+    """Say whether a block is Python by its label, or by what stands in it under another."""
+    if _is_python(block.language):
+        return bool(block.code)
+    if block.language in _PLAIN and _DEFINITION.search(block.code):
+        return True
+    if block.language not in _PLAIN and not _DEFINITION.search(block.code):
+        return False
+    seen = outline(block.code)
+    return seen is not None and not seen.is_prose
+
+
+def _block(opened: re.Match[str], lines: list[str], start: int, end: int) -> Block:
+    return Block(_language(opened), _to_margin(_untranscribed(lines)), start, end)
 
 
 def _to_margin(lines: Sequence[str]) -> str:
@@ -146,11 +231,13 @@ def _untranscribed(lines: list[str]) -> list[str]:
 
 
 def _chosen(found: list[Block], entry_point: str | None) -> Extracted:
-    python = [block for block in found if block.language in _PYTHON and block.code]
+    python = [block for block in found if _holds_python(block)]
     outlines = [outline(block.code) for block in python]
     if not python:
         return nothing("no block of Python")
     best = _best(python, outlines, entry_point)
+    if not entry_point:
+        best = _user(outlines, best)
     block = python[best]
     needed = _needed(python, outlines, best)
     rule = f"block {found.index(block) + 1} of {len(found)}"
@@ -175,7 +262,7 @@ def _best(python: list[Block], outlines: list[Outline | None], entry_point: str 
         return seen.has_definition
 
     def is_labelled(index: int) -> bool:
-        return bool(python[index].language)
+        return python[index].language not in {"", *_PLAIN}
 
     def parses(index: int) -> bool:
         seen = outlines[index]
@@ -186,6 +273,20 @@ def _best(python: list[Block], outlines: list[Outline | None], entry_point: str 
             if wish(index):
                 return index
     return len(python) - 1
+
+
+def _user(outlines: list[Outline | None], best: int) -> int:
+    """Return the block that the chosen one only helps, where that one comes before it."""
+    helper = outlines[best]
+    for index in reversed(range(best)):
+        seen = outlines[index]
+        if helper is None or seen is None or not seen.has_definition:
+            continue
+        if seen.defines & (helper.defines | helper.reads):
+            return best  # a newer version of it, or a use of it
+        if seen.reads & helper.defines and helper.has_definition:
+            return index
+    return best
 
 
 def _needed(python: list[Block], outlines: list[Outline | None], best: int) -> list[str]:
@@ -203,7 +304,14 @@ def _needed(python: list[Block], outlines: list[Outline | None], best: int) -> l
             needed.append(python[index].code)
             defined |= earlier.defines
             wanted |= earlier.reads
-    return needed[::-1]
+    needed.reverse()
+    for later in outlines[best + 1 :]:
+        if later is None or not later.has_definition or later.defines & defined:
+            continue
+        if later.defines & wanted and not later.reads & defined:
+            needed.append(python[outlines.index(later)].code)
+            defined |= later.defines
+    return needed
 
 
 def _bare(reply: str, begin: int) -> Extracted:

@@ -32,21 +32,30 @@ def nothing(rule: str) -> Extracted:
     return Extracted(text="", start=0, end=0, rule=rule, found=False)
 
 
-_THINKING_OPENS = re.compile(r"\s*<(think|thinking|reasoning)>")
+_THINKING_OPENS = re.compile(
+    r"\s*(?:<(think|thinking|reasoning)>|\[(think|thinking)\])", re.IGNORECASE
+)
+_THINKING_CLOSES = re.compile(r"</think>|\[/think\]", re.IGNORECASE)
 _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 
 
 def answer_start(reply: str) -> int | None:
     """Return where the answer of a reply begins: 0, or behind its thinking.
 
-    Only a reply that begins with a thinking block has one. A block that is never closed is
-    a reply whose answer never came: None.
+    Tags are read in any letter case, in angle brackets or as ``[THINK]``. Only a reply that
+    begins with a thinking block has one. A block that is never closed is a reply whose
+    answer never came: None.
     """
     opens = _THINKING_OPENS.match(reply)
-    closing = f"</{opens.group(1)}>" if opens else "</think>"
-    closes = reply.rfind(closing)
-    if closes >= 0:
-        return closes + len(closing)
+    closing = _THINKING_CLOSES
+    if opens:
+        tag = f"</{opens.group(1)}>" if opens.group(1) else f"[/{opens.group(2)}]"
+        closing = re.compile(re.escape(tag), re.IGNORECASE)
+    end = None
+    for closes in closing.finditer(reply):
+        end = closes.end()  # the last one counts: thinking may speak of its own tags
+    if end is not None:
+        return end
     return None if opens else 0
 
 

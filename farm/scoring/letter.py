@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from typing import Final
 
+import msgspec
+
 from farm.scoring.extract import Extracted, answer_start, narrow, nothing
+from farm.scoring.plain import plain
 
 ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -22,35 +24,66 @@ _CUE = re.compile(
     r"(?<![A-Za-z])(?:answers?|ans|antwort|r\u00e9ponse|respuesta|resposta|risposta"
     r"|choose|select|pick|go\s{1,4}with|(?:correct|right|best)\s{1,4}(?:option|choice|letter|one)"
     r"|my\s{1,4}(?:choice|pick))(?![A-Za-z])"
-    r"|\u7b54\u6848|\u7b54\u3048|\u6b63\u89e3|\u9009\u62e9?|\\boxed(?=\{)",
+    r"|\u7b54\u6848|\u7b54\u3048|\u6b63\u89e3|\u9009\u62e9?|\\f?box(?:ed)?(?=\{)",
     re.IGNORECASE,
 )
 # "B is correct": the claim goes before its cue
 _STATED = re.compile(
     r"(?<![A-Za-z0-9_'\u2019-])(?P<letter>[A-Z])[)*\]]{0,3}\s{1,4}is\s{1,4}(?:the\s{1,4})?"
-    r"(?:(?:correct|right|best)\b|answer\b)"
+    r"(?:(?:correct|right|best)(?:\s{1,4}(?:answer|option|choice|one|letter)\b|(?!\s{1,4}[a-z]|\w)"
+    r"|(?=\s{1,4}(?:because|since|as|and|but|here|for|in|if|only|when|unless)\b))|answer\b)"
 )
+# What makes the letter after it a name, of which something else is said.
+_NAMED = re.compile(
+    r"(?:vitamin|hepatitis|influenza|statement|figure|table|plan|appendix|schedule|grade|point"
+    r"|type|class|group|team|section|part)\s{1,4}\Z",
+    re.IGNORECASE,
+)
+# Before a claim, in its own clause: it is denied, a condition, or somebody else's.
+_CLAUSE = re.compile(r"[.,;:!?\r\n]|(?<![A-Za-z])(?:but|so|then|hence|thus|therefore)(?![A-Za-z])")
+_HEDGED = re.compile(
+    r"(?<![A-Za-z])(?:not|never|neither|nor|cannot|doubt|deny|whether|if|unless|untrue|suppose"
+    r"|supposing|assume|assuming|hardly|no\s{1,4}(?:way|reason))(?![A-Za-z])|n['\u2019]t(?![A-Za-z])",
+    re.IGNORECASE,
+)
+_PAIRED = re.compile(
+    r"(?<![A-Za-z])[A-Z][)*\]]{0,3}\s{0,4}(?:(?<![A-Za-z])(?:and|or|nor)|[&/,|;])\s{0,4}[(*\[]{0,3}\Z"
+)
+_ASKED = re.compile(
+    r"[^.!?\r\n]{0,40}\?|\s{1,4}(?:only\s{1,4})?(?:if|unless|when|provided)(?![A-Za-z])"
+)
+_MAX_CLAUSE = 120
 _REJECTED = re.compile(
     r"(?:wrong|incorrect|false|not|no|never|bad)(?:\s+an?|\s+the)?\s*\Z", re.IGNORECASE
 )
-_OPENERS = r"[*_`\"'$(\[{]|</?[a-z]{1,10}>|\\(?:text|mathrm|mathbf|textbf|boxed|mathsf)\{|\\[(\[,]"
+_OPENERS = (
+    r"[*_`\"'$(\[{\u201c\u2018\u00ab\u2039\u3010\u300c\u300e]|</?[a-z]{1,10}>"
+    r"|\\(?:text|mathrm|mathbf|textbf|textit|mathit|textrm|textsf|emph|f?box|boxed|mathsf)\{"
+    r"|\\[(\[,]"
+)
 _FILLER = re.compile(
     rf"(?:\s+|[:=>\u2013\u2014-]|{_OPENERS}|(?:is|are|was|would|will|should|must|seems|to|be|therefore|thus"
-    r"|clearly|definitely|option|choice|letter|the|correct|best|right|final|answer|ist|est|es"
+    r"|clearly|definitely|option|choice|letter|question|problem|this|for|the|correct|best|right|final|answer|ist|est|es"
     r"|\u00e8)(?![A-Za-z\u00c0-\u024f])|\u662f|\u4e3a|\u70ba|\u306f){0,24}+",
     re.IGNORECASE,
 )
 _LETTER = re.compile(
-    r"[A-Za-z](?![A-Za-z0-9_\u00c0-\u024f]|['\u2019][a-z]|[-/&]\w|[+#]|\s{0,4}[=^])"
+    r"[A-Za-z](?![A-Za-z0-9_\u00c0-\u024f]|['\u2019][A-Za-z]|[-/&]\w|[+#(]|\s{0,4}[=^\u2264\u2265]"
+    # an abbreviation, a species, a formula, a comparison
+    r"|\.[A-Za-z](?![A-Za-z])|\.\s(?:coli|aureus|elegans|cerevisiae|sapiens|subtilis|pylori)\b"
+    r"|[\u00b2\u00b3\u00b9\u2070-\u209c]|\s{0,4}[<>](?!/?[a-z]{1,10}>)(?=\s{0,4}[\w-]))"
 )
-_CLOSERS = re.compile(r"(?:[*_`\"'$)\]}>]|\\[)\]]){0,12}+")
+_CLOSING = r"[*_`\"'$)\]}>\u201d\u2019\u201c\u00bb\u203a\u3011\u300d\u300f]|</?[a-z]{1,10}>|\\[)\]]"
+_CLOSERS = re.compile(rf"(?:{_CLOSING}){{0,12}}+")
 _VOID = re.compile(
     r"(?:none|neither|both|all\s+of|nothing|unknown|unclear|n/a|not\s+(?:sure|listed|given))\b",
     re.IGNORECASE,
 )
 _JOIN = re.compile(
-    r"(?:\s{0,8}+(?:[,/&+\u3001]|(?:or|and|oder|und|ou|et|y|o)\b|\u6216|\u548c)){1,4}+"
-    rf"\s{{0,8}}+(?:{_OPENERS}){{0,8}}+",
+    r"(?:\s{0,8}+(?:[,/&+;|\u3001\uff0c]|\(?(?:or|and|nor|oder|und|ou|et|y|o|as\s{1,4}well\s{1,4}as)\b"
+    r"|\\(?:text|mathrm)\s?\{\s{0,4}(?:or|and)\s{0,4}\}|\u6216|\u548c)){1,4}+"
+    rf"\s{{0,8}}+(?:{_OPENERS}|(?:option|choice|letter|answer)\s{{1,4}}){{0,8}}+"
+    r"|\s{0,4}[(\[](?=[A-Z][)\]])",
     re.IGNORECASE,
 )
 _NEXT_ALONE = re.compile(r"[ \t]+[A-Z](?=[ \t]*(?:[.!]?[ \t]*$))", re.MULTILINE)
@@ -62,6 +95,7 @@ _DENIED = re.compile(
     r"|\s+(?:isn|wasn|can)['\u2019]t|\s+cannot\b",
     re.IGNORECASE,
 )
+_QUESTIONED = re.compile(r"\s{0,4}\?|\s{1,4}(?:only\s{1,4})?(?:if|unless)(?![A-Za-z])")
 _GOES_ON = re.compile(
     r"[ \t]+(?!(?:because|since|as|and|or|is|was|which|for|due|but|while|with|where|given|would"
     r"|seems|by|from|has|can)\b)[a-z0-9]"
@@ -69,10 +103,15 @@ _GOES_ON = re.compile(
 _LINE = re.compile(r"[^\r\n]+")
 _ALONE = re.compile(
     rf"(?:[ \t#>-]|{_OPENERS}){{0,12}}+(?P<letter>[A-Za-z])"
-    r"(?:[*_`\"'$)\]}>.:!]|\\[)\]]|\s){0,12}+\Z"
+    rf"(?:{_CLOSING}|[.:!,;\u3002\uff0c\uff1b]|\s){{0,12}}+\Z"
+)
+_SAID = re.compile(
+    r"\s{0,8}+(?:(?:so|thus|hence|therefore),?\s{1,4})?(?:(?:it|this|that)\s{1,4}is|(?:it|that)['\u2019]s"
+    r"|option|choice|letter)\s{1,4}",
+    re.IGNORECASE,
 )
 _HEADED = re.compile(
-    rf"(?:[ \t#>]|{_OPENERS}){{0,8}}+(?P<letter>[A-Z])"
+    rf"(?:[ \t#>]|{_OPENERS}){{0,8}}+(?P<letter>[A-Z])(?!\.[ \t][a-z])"
     r"(?:[*_]{0,3}[).:\]][*_]{0,3})[ \t]+\S"
 )
 
@@ -86,18 +125,21 @@ def read_letter(reply: str, *, letters: str = ALPHABET) -> Extracted:
     begin = answer_start(reply)
     if begin is None:
         return nothing("the thinking never ends")
-    text = narrow(reply)
-    cued = last = None
-    # sorted by place alone: a claim behind a cue and one before it may be the same claim
-    for place, claim in sorted([*_stated(text, begin), *_cued(text, begin)], key=itemgetter(0)):
-        cued, last = place, claim
-    alone = _line_alone(text, begin)
-    if alone is not None and (cued is None or alone.start > cued):
+    bare = plain(reply[begin:])
+    text = bare.text
+    # what is called the answer outranks what is only called correct: that may be a statement
+    cued = list(_cued(text)) or list(_stated(text))
+    last = cued[-1][1] if cued else None
+    alone = _line_alone(text)
+    if alone is not None and (not cued or alone.start > cued[-1][0]):
         last = alone
-    last = last or _headed(text, begin) or nothing("no claim of a letter")
+    last = last or _headed(text) or nothing("no claim of a letter")
     if last.found and last.text not in letters:
         return nothing(f"the letter {last.text} is not one of {letters[0]}-{letters[-1]}")
-    return last
+    if not last.found:
+        return last
+    place = begin + bare.place(last.start)
+    return msgspec.structs.replace(last, start=place, end=place + 1)
 
 
 def target_letter(target: str) -> str | None:
@@ -122,10 +164,12 @@ def letter(prediction: str, targets: Sequence[str]) -> float:
     return float(claim.found and any(target_letter(target) == claim.text for target in targets))
 
 
-def _cued(text: str, begin: int) -> Iterator[tuple[int, Extracted]]:
+def _cued(text: str) -> Iterator[tuple[int, Extracted]]:
     """Yield place and claim behind each cue: a letter, or that it names none or several."""
-    for cue in _CUE.finditer(text, begin):
+    for cue in _CUE.finditer(text):
         if _REJECTED.search(text[max(0, cue.start() - 16) : cue.start()]):
+            continue
+        if _is_hedged(text, cue.start()):
             continue
         filler = _FILLER.match(text, cue.end())
         place = filler.end() if filler else cue.end()
@@ -135,14 +179,31 @@ def _cued(text: str, begin: int) -> Iterator[tuple[int, Extracted]]:
             yield place, _judged(text, place, f"behind {cue.group()!r}")
 
 
-def _stated(text: str, begin: int) -> Iterator[tuple[int, Extracted]]:
+def _stated(text: str) -> Iterator[tuple[int, Extracted]]:
     """Yield the letters that a sentence calls the right ones."""
-    for said in _STATED.finditer(text, begin):
+    for said in _STATED.finditer(text):
         place = said.start("letter")
+        before = text[max(0, place - 16) : place]
+        if _NAMED.search(before) and not said.group().endswith("answer"):
+            continue
+        if _is_hedged(text, place) or _ASKED.match(text, said.end()):
+            continue
+        if _PAIRED.search(before):
+            yield place, nothing("two letters in one claim")
+            continue
         yield (
             place,
             Extracted(text=said.group("letter"), start=place, end=place + 1, rule="called correct"),
         )
+
+
+def _is_hedged(text: str, place: int) -> bool:
+    """Say whether the clause that leads here denies, doubts or only supposes."""
+    left = text[max(0, place - _MAX_CLAUSE) : place]
+    clause = 0
+    for border in _CLAUSE.finditer(left):
+        clause = border.end()
+    return _HEDGED.search(left, clause) is not None
 
 
 def _is_claim(text: str, place: int) -> bool:
@@ -151,7 +212,7 @@ def _is_claim(text: str, place: int) -> bool:
         return False
     closers = _CLOSERS.match(text, place + 1)
     end = closers.end() if closers else place + 1
-    if _DENIED.match(text, end):
+    if _DENIED.match(text, end) or _QUESTIONED.match(text, end):
         return False
     if end > place + 1:
         return True  # set in brackets or quotes
@@ -184,25 +245,27 @@ def _lists_options(text: str, place: int) -> bool:
     )
 
 
-def _line_alone(text: str, begin: int) -> Extracted | None:
+def _line_alone(text: str) -> Extracted | None:
     """Find a letter that is the whole last line, or else the whole first line."""
-    body = text[begin:]
-    ending, opening = body.rstrip(), begin + len(body) - len(body.lstrip())
-    last = begin + max(ending.rfind("\n"), ending.rfind("\r")) + 1
+    ending, opening = text.rstrip(), len(text) - len(text.lstrip())
+    last = max(ending.rfind("\n"), ending.rfind("\r")) + 1
     for start, rule in ((last, "alone on the last line"), (opening, "alone on the first line")):
         line = _LINE.match(text, start)
-        alone = _ALONE.match(line.group()) if line else None
-        if alone:
+        if line is None:
+            continue
+        said = _SAID.match(line.group())
+        alone = _ALONE.match(line.group(), said.end() if said else 0)
+        if alone and not (said and alone.group("letter").islower()):
             place = start + alone.start("letter")
             return Extracted(text=text[place].upper(), start=place, end=place + 1, rule=rule)
     return None
 
 
-def _headed(text: str, begin: int) -> Extracted | None:
+def _headed(text: str) -> Extracted | None:
     """Find the letter that heads the one option a reply repeats: ``B) Paris``."""
     places = [
         line.start() + head.start("letter")
-        for line in _LINE.finditer(text, begin)
+        for line in _LINE.finditer(text)
         if (head := _HEADED.match(line.group()))
     ]
     if len(places) != 1:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from unicodedata import category
 
 from farm.scoring.steps import Step, collapse, normalised
 
 EXACT: Final = (Step("strip white space", str.strip, may_empty=True),)
+_MARKS: Final = frozenset(("Mn", "Me", "Mc"))
+_MAX_FINDS = 100  # places tried one by one before the way that no repetition slows
+
 NORMALIZED: Final = (
     Step("lower case", str.lower),
     Step("collapse white space", collapse, may_empty=True),
@@ -90,12 +94,43 @@ def contains(prediction: str, targets: Sequence[str]) -> float:
 
 
 def _stands_in(target: str, text: str) -> bool:
-    start = text.find(target) if target else -1
+    length = len(target)
+    if not length or length > len(text) or target not in text:
+        return False
+    start, tries = text.find(target), 0
     while start >= 0:
-        end = start + len(target)
-        if not (_joined(text, start) or _joined(text, end)):
+        if not (_joined(text, start) or _joined(text, start + length)):
             return True
+        tries += 1
+        if tries > _MAX_FINDS:
+            return _stands_past(target, text, start + 1)
         start = text.find(target, start + 1)
+    return False
+
+
+def _stands_past(target: str, text: str, start: int) -> bool:
+    """Go on from `start` without comparing the same characters again and again.
+
+    How far each place repeats the target is carried along (Knuth, Morris and Pratt), so the
+    time grows with the sum of the lengths whatever the text repeats.
+    """
+    back = [0] * len(target)
+    kept = 0
+    for place in range(1, len(target)):
+        while kept and target[place] != target[kept]:
+            kept = back[kept - 1]
+        kept += target[place] == target[kept]
+        back[place] = kept
+    kept = 0
+    for place in range(start, len(text)):
+        while kept and text[place] != target[kept]:
+            kept = back[kept - 1]
+        kept += text[place] == target[kept]
+        if kept == len(target):
+            end = place + 1
+            if not (_joined(text, end - kept) or _joined(text, end)):
+                return True
+            kept = back[kept - 1]
     return False
 
 
@@ -104,6 +139,10 @@ def _joined(text: str, border: int) -> bool:
     if not 0 < border < len(text):
         return False
     before, after = text[border - 1], text[border]
+    if category(after) in _MARKS:
+        return True  # a combining mark belongs to the letter before it
+    if category(before) in _MARKS and _wordlike(after):
+        return True
     if _wordlike(before) and _wordlike(after):
         return True
     # a decimal point or a thousands comma holds two digits together

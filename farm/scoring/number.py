@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from farm.scoring.extract import Extracted, answer_start, narrow, nothing
-from farm.scoring.numeral import Numeral, numerals
+from farm.scoring.extract import Extracted, answer_start, nothing
+from farm.scoring.numeral import Numeral, Spot, spots, valued
+from farm.scoring.plain import plain
 
 _CUE = re.compile(
     r"(?<![A-Za-z])(?:answers?|antwort|r\u00e9ponse|respuesta|resultado|ergebnis)"
@@ -25,6 +26,16 @@ _HASHES = re.compile(r"####")
 # a sentence ends at a stop that is followed by white space, or with its line
 _SENTENCE_END = re.compile(r"[.!?;](?=\s)|[\r\n]|\u3002|\Z")
 _IN_BOX = "in the last box"
+_DENIED = re.compile(
+    r"(?<![A-Za-z])(?:not|never)(?![A-Za-z])|n['\u2019]t(?![A-Za-z])", re.IGNORECASE
+)
+_JOINS = frozenset(("or", "and", "&", "and/or"))
+# the letters of a unit (but for a lone variable) and what leads to its power
+_UNIT = re.compile(
+    r"(?:\\[,; ]|[\s~])*+(?:\\(?:text|mathrm|rm)\s?\{)?\s*+(?![abefijknp-rt-z](?![A-Za-z]))"
+    r"[A-Za-z\u00b5/\u00b7. ]{1,16}+\}?\s?\^\s?\{?\s?"
+)
+_MAX_UNIT = 40
 _MAX_BOX = 2000  # characters looked through for the brace that closes a box
 
 
@@ -43,23 +54,45 @@ def read_number(reply: str) -> Reading:
     begin = answer_start(reply)
     if begin is None:
         return Reading(nothing("the thinking never ends"), None)
-    text = narrow(reply)
-    start, end, rule, last = _located(text, begin)
-    found = list(numerals(text, start, end))
+    bare = plain(reply[begin:])
+    text = bare.text
+    start, end, rule, last = _located(text, 0)
+    found = list(spots(text, start, end))
+    while len(found) > 1 and found[-1].raised and _is_unit(text, found[-2], found[-1]):
+        found.pop()  # the 2 of "72 cm^2" belongs to the unit
     if not found:
         return Reading(nothing(f"no number {rule}"), None)
     chosen = found[-1] if last else found[0]
     if rule == _IN_BOX and len(found) > 1 and "=" not in text[start : chosen.start]:
         return Reading(nothing(f"several numbers {rule}"), None)
-    if not last and len(found) > 1 and text[chosen.end : found[1].start].strip().lower() == "or":
+    if rule == _IN_BOX and text.startswith("!", chosen.end):
+        return Reading(nothing(f"a factorial {rule}"), None)
+    if _is_shared(text, found, last=last):
         return Reading(nothing(f"two numbers {rule}"), None)
-    if chosen.value is None:
-        shown = text[chosen.start : chosen.end][:40]
+    if not last and _DENIED.search(text, start, chosen.start):
+        return Reading(nothing(f"a number that is denied {rule}"), None)
+    numeral = valued(chosen)  # of this one alone: a value can be long to compute
+    span = (begin + bare.place(chosen.start), begin + bare.place(chosen.end - 1) + 1)
+    shown = reply[span[0] : span[1]]
+    if numeral.value is None:
+        shown = shown[:40]
         return Reading(nothing(f"the number {shown!r} {rule} can be read in several ways"), None)
-    span = Extracted(
-        text=reply[chosen.start : chosen.end], start=chosen.start, end=chosen.end, rule=rule
-    )
-    return Reading(span, chosen)
+    return Reading(Extracted(text=shown, start=span[0], end=span[1], rule=rule), numeral)
+
+
+def _is_unit(text: str, amount: Spot, raised: Spot) -> bool:
+    between = text[amount.end : raised.start]
+    return len(between) < _MAX_UNIT and _UNIT.fullmatch(between) is not None
+
+
+def _is_shared(text: str, found: list[Spot], *, last: bool) -> bool:
+    """Say whether the chosen number is only one of two that are given side by side."""
+    if len(found) < 2:
+        return False
+    left, right = found[-2:] if last else found[:2]
+    between = text[left.end : right.start]
+    joins = _JOINS if last else {*_JOINS, ",", ", and", ", or"}
+    return len(between) < _MAX_UNIT and between.strip().lower() in joins
 
 
 def _located(text: str, begin: int) -> tuple[int, int, str, bool]:
@@ -77,7 +110,7 @@ def _located(text: str, begin: int) -> tuple[int, int, str, bool]:
         start = min(start, until)
         end = _sentence_end(text, start, until)
         until = cue.start()
-        if next(numerals(text, start, end), None) is None:
+        if next(spots(text, start, end), None) is None:
             continue  # "the answer is obvious": no number is claimed here
         equals = max(text.rfind("=", start, end), text.rfind("\u2248", start, end))
         return max(start, equals + 1), end, f"behind {cue.group()!r}", False

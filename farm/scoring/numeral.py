@@ -21,12 +21,16 @@ _MINUS_CLASS = re.escape(_MINUS)  # a bare hyphen in a class would make a range
 _SIGN = rf"[+{_MINUS_CLASS}]"
 _CURRENCY: Final = "$\u00a2\u00a3\u00a5\u20a9\u20aa\u20ac\u20b9\u20bd\u20ba"
 
-_GAP = r"(?:\{,\}|\\,|[\u00a0\u2009\u202f'\u2019_])"  # thousands gaps with no other use
+_GAP = r"(?:\{,\}|\\[,\x20]|[\u00a0\u2009\u202f'\u2019_~])"  # thousands gaps with no other use
 _GROUPED = rf"\d{{1,3}}(?:(?:,\d{{3}})+|(?:{_GAP}\d{{3}})+|(?:,\d{{2}})+,\d{{3}})(?!\d)"
 _UNSIGNED = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d+)?|\.\d+)"
 _WHOLE_EXPONENT = rf"(?:\{{\s?{_SIGN}?\d+\s?\}}|{_SIGN}?\d+)"
 _SUPERSCRIPTS = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b"
-_TEX_PART = rf"(?:\{{\s?{_SIGN}?\d+\s?\}}|\d)"
+_TEX_PART = rf"(?:\{{\s?{_SIGN}?{_UNSIGNED}\s?\}}|\d)"
+# a fraction of something else than numbers, with braces nested twice: one whole without a value
+_TEX_ARGUMENT = (
+    r"(?:\{(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,60}+\}){0,60}+\}){0,80}+\}|\\[a-z]{1,10}|[^\s{}\\])"
+)
 
 _NUMERAL = re.compile(
     rf"""
@@ -35,6 +39,7 @@ _NUMERAL = re.compile(
       (?P<unclear>\d{{4}}-\d\d-\d\d|\d{{1,3}}(?:\x20\d{{3}})+)(?!\d)
     | (?P<tex_whole>\d{{1,9}})?\s?\\[dt]?frac
       \s?(?P<tex_above>{_TEX_PART})\s?(?P<tex_below>{_TEX_PART})
+    | (?P<tex_other>(?:\d{{1,9}})?\s?\\[dt]?frac(?:\s?{_TEX_ARGUMENT}){{0,2}}+)
     | (?P<vulgar_whole>\d{{1,9}})?\s?(?P<vulgar>[\u00bc-\u00be\u2150-\u215e\u2189])
     | (?P<mixed>\d{{1,3}})\s(?P<above>\d{{1,3}})[/\u2044](?P<below>\d{{1,3}})(?![\d/.,])
     | (?<!\.)(?P<number>{_UNSIGNED})
@@ -53,7 +58,10 @@ _NUMERAL = re.compile(
 # What may not follow: it makes of the numeral a part of something else.
 # Possessive: what a failed part has read is not read again.
 _SPOILT = re.compile(
-    rf"(?:[.,:/'_^{_MINUS_CLASS}]*+[A-Za-z]{{0,3}}+[.,:/^]*+\d++)++|[kK](?![A-Za-z])|\s?\^|\*\*"
+    rf"(?:[.,:/'_^{_MINUS_CLASS}]*+[A-Za-z]{{0,3}}+[.,:/^]*+\d++)++|[kKMBT](?![A-Za-z])"
+    # a variable, a factorial in a formula, a power (but for a degree sign)
+    r"|[abefijnp-rt-z](?![A-Za-z])|!(?=\s?[}$/*\\])|\s?\^(?!\s?\{?\s?\\circ)|\*\*(?=[\w({\\+-])"
+    r"|\s?(?:bn|mn|tn)\b|\s?[\u5341\u767e\u5343\u4e07\u842c\u4ebf\u5104\u5146]"
 )
 _PERCENT = re.compile(r"\s?(?:\\?%|\uff05|\uff0c?percent\b|per\s?cent\b)")
 _SCALE = re.compile(r"\s(thousand|million|billion|trillion)\b", re.IGNORECASE)
@@ -61,6 +69,13 @@ _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10
 # What makes a numeral a part of an expression whose value is another.
 _ROOT_BEFORE = re.compile(r"(?:\\sqrt\s?(?:\[\d{1,3}\]\s?)?\{?|\u221a\s?\(?|(?:\\pm|\u00b1)\s?)\Z")
 _FACTOR_AFTER = re.compile(r"\s?(?:\\(?:pi|sqrt|log|ln|sin|cos|tan|pm)\b|[\u03c0\u221a\u00b1])")
+# What stands before an exponent or a TeX index, which is no number of its own.
+_RAISED = re.compile(r"(?:\^\s?[{(]?|_\{)\s?\Z")
+_NEGATED = re.compile(r"(?<![A-Za-z])(?:minus|negative)\s{1,2}\Z", re.IGNORECASE)
+# "-(5)", a dash that may be a minus, and a lone minus that may be the mark of a list
+_MAYBE_NEGATIVE = re.compile(rf"[{_MINUS_CLASS}]\s?\(\s?\Z|(?:^|[\s({{=:])\u2014\s?\Z")
+_LONE_MINUS = re.compile(rf"(?:^|[\r\n])[ \t]*[{_MINUS_CLASS}][ \t]+\Z")
+_LONE_END = re.compile(r"[ \t]*[.!]?[ \t]*(?:[\r\n]|\Z)")
 _HIGH = str.maketrans(_SUPERSCRIPTS, "0123456789-")
 
 
@@ -78,28 +93,56 @@ class Numeral(NamedTuple):
     currency: str
 
 
-def numerals(text: str, begin: int = 0, end: int | None = None) -> Iterator[Numeral]:
-    """Yield the numerals of a text in order; digits inside words are none."""
+class Spot(NamedTuple):
+    """A numeral found but not yet computed; `found` is None where it has no value."""
+
+    start: int
+    end: int
+    found: re.Match[str] | None
+    negative: bool
+    scale: str
+    percent: bool
+    currency: str
+    raised: bool  # an exponent or an index
+
+
+def spots(text: str, begin: int = 0, end: int | None = None) -> Iterator[Spot]:
+    """Yield where the numerals of a text are, in order; digits inside words are none."""
     stop = len(text) if end is None else end
     place = begin
     while found := _NUMERAL.search(text, place, stop):
-        numeral = _completed(text, found, place, stop)
-        yield numeral
-        place = numeral.end
+        spot = _completed(text, found, place, stop)
+        yield spot
+        place = spot.end
 
 
-def _completed(text: str, found: re.Match[str], floor: int, stop: int) -> Numeral:
+def numerals(text: str, begin: int = 0, end: int | None = None) -> Iterator[Numeral]:
+    """Yield the numerals of a text in order, with their values."""
+    return map(valued, spots(text, begin, end))
+
+
+def valued(spot: Spot) -> Numeral:
+    """Compute the value of what was found."""
+    value = None if spot.found is None else _value(spot.found)
+    if value is not None:
+        value *= _SCALES.get(spot.scale, 1) * (-1 if spot.negative else 1)
+    return Numeral(spot.start, spot.end, value, percent=spot.percent, currency=spot.currency)
+
+
+def _completed(text: str, found: re.Match[str], floor: int, stop: int) -> Spot:
     """Add sign, currency, scale and percent to what the pattern found."""
     start, negative, currency = _prefix(text, found.start(), floor)
     end = found.end()
+    left = text[max(0, start - 16) : start]
     spoilt = _SPOILT.match(text, end, stop) or _FACTOR_AFTER.match(text, end, stop)
-    if spoilt or _ROOT_BEFORE.search(text[max(0, found.start() - 14) : found.start()]):
+    raised = _RAISED.search(left) is not None
+    if not negative and _NEGATED.search(left):
+        negative = True
+    if spoilt or raised or _is_partial(text, found, left, stop):
         stopped = spoilt.end() if spoilt else end
-        return Numeral(start, stopped, None, percent=False, currency=currency)
-    value = _value(found)
-    if scale := _SCALE.match(text, end, stop):
-        value = None if value is None else value * _SCALES[scale.group(1).lower()]
-        end = scale.end()
+        return Spot(start, stopped, None, False, "", False, currency, raised)
+    scale = _SCALE.match(text, end, stop)
+    end = scale.end() if scale else end
     percent = _PERCENT.match(text, end, stop)
     if percent:
         end, currency = percent.end(), ""
@@ -107,9 +150,17 @@ def _completed(text: str, found: re.Match[str], floor: int, stop: int) -> Numera
         currency = ""  # "$42$" is TeX, not money
     elif not currency and text[end : end + 1] and text[end] in _CURRENCY:
         currency, end = text[end], end + 1
-    if negative and value is not None:
-        value = -value
-    return Numeral(start, end, value, percent=percent is not None, currency=currency)
+    word = scale.group(1).lower() if scale else ""
+    return Spot(start, end, found, negative, word, percent is not None, currency, raised=False)
+
+
+def _is_partial(text: str, found: re.Match[str], left: str, stop: int) -> bool:
+    """Say whether what stands before a numeral leaves open what the whole is worth."""
+    if _ROOT_BEFORE.search(text[max(0, found.start() - 14) : found.start()]):
+        return True
+    if _MAYBE_NEGATIVE.search(left):
+        return True
+    return bool(_LONE_MINUS.search(left) and _LONE_END.match(text, found.end(), stop))
 
 
 def _prefix(text: str, start: int, floor: int) -> tuple[int, bool, str]:
@@ -151,10 +202,10 @@ def _is_unary(text: str, sign: int) -> bool:
 
 def _value(found: re.Match[str]) -> Fraction | None:
     part = found.groupdict()
-    if part["unclear"]:
+    if part["unclear"] or part["tex_other"]:
         return None  # a date, or groups that may be thousands or a list
     if part["tex_above"]:
-        return _mixed(part["tex_whole"], part["tex_above"], part["tex_below"])
+        return _tex_fraction(part["tex_whole"], part["tex_above"], part["tex_below"])
     if part["vulgar"]:
         # the tables hold these as floats; all are ratios of numbers up to ten
         value = Fraction(unicodedata.numeric(part["vulgar"])).limit_denominator(10)
@@ -173,6 +224,19 @@ def _mixed(whole: str | None, above: str, below: str) -> Fraction | None:
     if top is None or not bottom:
         return None
     return Fraction(top, bottom) + int(whole or 0)
+
+
+def _tex_fraction(whole: str | None, above: str, below: str) -> Fraction | None:
+    top, bottom = _signed(above), _signed(below)
+    if top is None or not bottom:
+        return None
+    return top / bottom + int(whole or 0)
+
+
+def _signed(text: str) -> Fraction | None:
+    bare = text.strip("{} \t\r\n")
+    value = _decimal(bare.lstrip("+" + _MINUS))
+    return -value if value is not None and bare[0] in _MINUS else value
 
 
 def _scaled(part: dict[str, str | None]) -> Fraction | None:

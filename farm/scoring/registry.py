@@ -103,9 +103,13 @@ def _plugin(name: str) -> Scorer:
         )
     try:
         loaded = points[0].load()
-    except (ImportError, AttributeError) as error:
+    except MemoryError:
+        raise
+    # a plugin is foreign code: its import may raise anything, even an exit
+    except (Exception, SystemExit) as error:
         raise SpecError(
-            f"metric {name!r} is provided by {points[0].value!r}, which cannot be loaded: {error}; "
+            f"metric {name!r} is provided by {points[0].value!r}, which cannot be loaded: "
+            f"{type(error).__name__} {str(error)!r}; "
             "reinstall or remove the plugin"
         ) from error
     if not isinstance(loaded, Scorer) or loaded.name != name:

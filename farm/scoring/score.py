@@ -6,7 +6,7 @@ as. Which scorer that takes is the registry's business, what it computes is its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from farm.core.result import (
@@ -24,13 +24,6 @@ from farm.scoring.postprocess import post_process
 from farm.scoring.registry import ScoreFunction, Scorer, scorer
 
 GRADED_CORRECT: Final = 0.5
-
-# What a plugin's arithmetic on a hostile text may raise; the case is then unscorable and the
-# run goes on. Errors of the system (memory, files, imports) are no verdict on one case.
-SCORER_FAULTS: Final = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError,
-    TypeError, ValueError,
-)  # fmt: skip
 
 
 class CaseJudge(Protocol):
@@ -116,15 +109,15 @@ def case_judge(metric: Scorer, *, post_process_rule: str = "none") -> CaseJudge:
 
     `finish` is "refused" or "truncated" where the adapter's finish reason says so, else
     "". The outcome is, in this order: unscorable (no target the metric can judge, or the
-    scorer failed or left [0, 1]), refused, correct, truncated, empty, unparsed, wrong. So a
-    right answer that was cut off behind it is correct, and a refusal never is. Only a
+    scorer failed in any way or left [0, 1]), refused, correct, truncated, empty, unparsed,
+    wrong. So a right answer that was cut off behind it is correct, and a refusal never is. Only a
     correct or graded answer has a score over 0.
     """
     judges, reads = metric.judges, metric.reads
     post_process(post_process_rule, "")  # an unknown rule fails here, before any case
 
     def judge(id: str, response: str, targets: Sequence[str], finish: str = "") -> CaseResult:
-        if not targets or (judges is not None and not any(map(judges, targets))):
+        if not targets or not (judges is None or _judged(judges, targets)):
             return CaseResult(id=id, correct=False, score=0.0, outcome=UNSCORABLE)
         if finish == REFUSED:
             return CaseResult(id=id, correct=False, score=0.0, outcome=REFUSED)
@@ -132,7 +125,7 @@ def case_judge(metric: Scorer, *, post_process_rule: str = "none") -> CaseJudge:
         if post_process_rule != "none":
             extracted = post_process(post_process_rule, response)
             answer, found = extracted.text, extracted.found
-        value = _value(metric, answer, targets) if found else 0.0
+        value = value_of(metric, answer, targets) if found else 0.0
         if value is None:
             return CaseResult(id=id, correct=False, score=0.0, outcome=UNSCORABLE)
         if found and is_correct(metric, value):
@@ -142,17 +135,38 @@ def case_judge(metric: Scorer, *, post_process_rule: str = "none") -> CaseJudge:
             outcome = TRUNCATED
         elif not response or response.isspace():
             outcome = EMPTY
-        elif not found or (reads is not None and not reads(answer)):
+        elif not found:
             outcome = UNPARSED
+        elif reads is not None:
+            has_answer = _asked(reads, answer)
+            if has_answer is None:
+                return CaseResult(id=id, correct=False, score=0.0, outcome=UNSCORABLE)
+            outcome = WRONG if has_answer else UNPARSED
         return CaseResult(id=id, correct=False, score=value, outcome=outcome)
 
     return judge
 
 
-def _value(metric: Scorer, answer: str, targets: Sequence[str]) -> float | None:
+def value_of(metric: Scorer, answer: str, targets: Sequence[str]) -> float | None:
     """Return a score in [0, 1], or None if the scorer gave none."""
     try:
         value = float(metric.function(answer, targets))
-    except SCORER_FAULTS:
+    except MemoryError:
+        raise  # the machine's trouble is no verdict on a case
+    except Exception:  # noqa: BLE001 - a plugin is foreign code and may raise anything
         return None
     return value if 0.0 <= value <= 1.0 else None
+
+
+def _judged(judges: Callable[[str], bool], targets: Sequence[str]) -> bool:
+    return any(_asked(judges, target) for target in targets)
+
+
+def _asked(question: Callable[[str], bool], text: str) -> bool | None:
+    """Return a scorer's answer about a text, or None if it failed."""
+    try:
+        return bool(question(text))
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - as in `value_of`
+        return None

@@ -39,6 +39,13 @@ def test_a_missing_file_is_left_to_the_fence_of_the_command_line() -> None:
     assert isinstance(ran.exception, SpecError)
 
 
+def test_an_unscorable_pair_still_shows_the_score_its_definition_gives() -> None:
+    """Equal texts without tokens have an f1 of 1.0, though no case may count on it."""
+    ran = CliRunner().invoke(score, ["--metric", "f1", "--prediction", "", "--target", ""])
+    told = json.loads(ran.stdout)
+    assert (told["score"], told["correct"], told["outcome"]) == (1.0, False, "unscorable")
+
+
 def test_one_pair_is_scored() -> None:
     ran = CliRunner().invoke(
         score, ["--metric", "number", "--prediction", "-5", "--target", "4", "--target", "-5.0"]

@@ -30,8 +30,24 @@ DEF = "def f(x):\n    return x + 1\n"
         f"The call `f(1)` and ```x``` inline.\n```py\n{DEF}```",
         ">>> def f(x):\n...     return x + 1\n...\n>>> f(1)\n2",
         f"- ```python\n{''.join('  ' + line for line in DEF.splitlines(keepends=True))}  ```",
+        f"\ufeff```python\n{DEF}```",
+        f"\u200b```python\n{DEF}```\nDone.",
+        f"```text\n{DEF}```",
+        f"```plaintext\n{DEF}```",
+        f"```txt\n{DEF}```",
+        f"```none\n{DEF}```",
+        f"```python3.11\n{DEF}```",
+        f"```solution.py\n{DEF}```",
+        "```python-repl\n>>> def f(x):\n...     return x + 1\n...\n>>> f(1)\n2\n```",
+        "".join(f"> {line}\n" for line in ("```python", *DEF.splitlines(), "```")) + "Done.",
+        f"```python\n{DEF.rstrip()}```\nThis adds one.",
+        f"```python\n{DEF}``` This adds one.\nReally.",
+        f"<pre><code>{DEF}</code></pre>",
+        f"See <code>f</code>:\n<pre><code class='x'>\n{DEF}</code>\n</pre> done",
+        f"```\n```\n{DEF}",
+        f"```c\n{DEF}```",
     ],
-    ids=range(15),
+    ids=range(31),
 )
 def test_the_program_is_found(reply: str) -> None:
     assert extract_code(reply) == DEF
@@ -44,6 +60,13 @@ def test_a_block_that_needs_an_earlier_one_comes_behind_it() -> None:
     found = read_code(reply)
     assert found.text == f"{helper}\n{new}"
     assert found.rule == "block 3 of 3, behind 1 it needs"
+
+
+def test_a_helper_behind_the_function_that_uses_it_is_put_before_it() -> None:
+    main, helper = "def f(x):\n    return helper(x)\n", "def helper(x):\n    return x\n"
+    reply = f"```python\n{main}```\nwith\n```python\n{helper}```"
+    assert extract_code(reply) == f"{helper}\n{main}"
+    assert extract_code(reply, entry_point="f") == f"{helper}\n{main}"
 
 
 def test_the_entry_point_decides_between_blocks() -> None:
@@ -78,8 +101,9 @@ def test_the_place_is_that_of_the_block() -> None:
     "reply",
     ["`" * 100_000, "```\nx\n" * 15_000, "-" * 100_000 + "1", "```python\n" + "(" * 90_000,
      "import x\n\n" * 9_000 + "and prose", "x=" + "1+" * 45_000 + "1", "x\x00=1", "x='\ud800'",
-     "\n" * 100_000, ">>> " * 20_000],
-    ids=range(10),
+     "\n" * 100_000, ">>> " * 20_000, "```python\n" + "x=1```\n" * 14_000, "<pre>" * 20_000,
+     "```python\n" + "(```\n" * 18_000],
+    ids=range(13),
 )  # fmt: skip
 def test_hostile_replies_are_read_without_a_crash_and_in_time(reply: str) -> None:
     """CPU time, generous for a busy machine."""

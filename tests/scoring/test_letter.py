@@ -52,6 +52,30 @@ CLAIMS = [
     ("[[C]]", "C"),
     ("I would go with C.", "C"),
     ("Answer: D. None of the above", "D"),
+    # what is called the answer outranks what is only called correct
+    ("Answer: B. Statement A is correct.", "B"),
+    ("The answer is B. Vitamin C is the best antioxidant.", "B"),
+    ("Answer: B. A is correct only if x>0.", "B"),
+    ("If A were chosen, the answer is B", "B"),
+    ("B is correct because it floats", "B"),
+    # ordinary markup
+    ("\u201cC\u201d", "C"),
+    ("\u2018C\u2019", "C"),
+    ("\u00abC\u00bb", "C"),
+    ("<b>A</b>", "A"),
+    ("A</s>", "A"),
+    ("A\u3002", "A"),
+    ("\u3010A\u3011", "A"),
+    ("\u300cA\u300d", "A"),
+    ("A,", "A"),
+    ("A;", "A"),
+    ("\u200bA\u200b", "A"),
+    ("Answer: \u200bA\ufeff", "A"),
+    ("\\fbox{A}", "A"),
+    ("\\boxed{\\textit{A}}", "A"),
+    ("It is C.", "C"),
+    ("Option C", "C"),
+    ("The answer to the question is A.", "A"),
 ]
 NO_CLAIMS = [
     "",
@@ -81,6 +105,42 @@ NO_CLAIMS = [
     "Answer: both A and B",
     "Answer: x = 5",
     "Answer: E = mc^2",
+    # denied, supposed, asked
+    "I don't think B is correct.",
+    "Neither A nor B is correct.",
+    "It is not true that A is correct.",
+    "I don't think the answer is B.",
+    "I don't choose A.",
+    "If B is correct",
+    "C is correct? No.",
+    "A is correct only if x>0.",
+    "Is the answer B?",
+    # two at once
+    "Both A and B is correct",
+    "A or B is the answer.",
+    "Answer: A or option B",
+    "A; B",
+    "Answer: A; B",
+    "A|B",
+    "Answer: A|B",
+    "(A)(B)",
+    "Answer: (A)(B)",
+    "Answer: A as well as B",
+    "A (or B)",
+    "Answer: A (or B)",
+    "\\boxed{A \\text{ or } B}",
+    # part of something else
+    "Vitamin C is the best antioxidant.",
+    "The answer is U.S.",
+    "Answer: D.C.",
+    "Answer: e.g. a cat",
+    "Answer: E. coli",
+    "E. coli",
+    "Answer: O'Brien",
+    "Answer: H\u2082O",
+    "Answer: f(x)=2",
+    "Answer: x > 3",
+    "Answer: C(n,k)",
 ]
 
 
@@ -104,6 +164,18 @@ def test_the_post_process_knows_the_five_letters_of_a_choice_only() -> None:
     assert beyond.rule == "the letter F is not one of A-E"
 
 
+@pytest.mark.parametrize(
+    ("opens", "closes"),
+    [("<THINK>", "</THINK>"), ("<Thinking>", "</thinking>"), ("[THINK]", "[/THINK]"),
+     ("", "</Think>"), ("", "[/THINK]"), ("<reasoning>", "</REASONING>")],
+)  # fmt: skip
+def test_thinking_is_not_read_whatever_the_case_of_its_tags(opens: str, closes: str) -> None:
+    found = read_letter(f"{opens}The answer is A.{closes}B")
+    assert (found.text, found.start) == ("B", len(opens) + 16 + len(closes))
+    if opens:
+        assert read_letter(f"{opens}The answer is A.").rule == "the thinking never ends"
+
+
 def test_the_place_is_that_of_the_letter() -> None:
     found = read_letter("So: the answer is (c).")
     assert (found.start, found.end, found.rule) == (19, 20, "behind 'answer'")
@@ -120,7 +192,8 @@ def test_a_target_is_a_letter_bare_or_wrapped() -> None:
 @pytest.mark.parametrize(
     "reply",
     ["answer " * 14_000, "\\boxed{" * 14_000, " \r" * 50_000, "(" * 100_000, "A," * 50_000,
-     "answer is " + " " * 99_990, "answer: A) " * 9_000, "A is correct " * 7_000],
+     "answer is " + " " * 99_990, "answer: A) " * 9_000, "A is correct " * 7_000,
+     "answer A if " * 8_000, "\u200bA\n" * 30_000, "[/think]" * 12_000],
     ids=lambda reply: ascii(reply[:12]),
 )  # fmt: skip
 def test_hostile_texts_of_100_kb_are_read_in_linear_time(reply: str) -> None:

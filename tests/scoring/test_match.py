@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from farm.scoring.score import score
@@ -81,6 +83,22 @@ def test_squad_metrics_are_those_of_the_published_rules_but_for_emptied_answers(
     """F1 2/3: one of two words predicted, all of one wanted."""
     assert score("squad_em", prediction, [target]) == em
     assert score("squad_f1", prediction, [target]) == pytest.approx(f1, abs=1e-12)
+
+
+@pytest.mark.parametrize("tail", ["", " end"])
+def test_contains_is_linear_in_texts_that_repeat(tail: str) -> None:
+    """CPU time, generous for a busy machine: comparing at each place takes minutes."""
+    start = time.process_time()
+    assert score("contains", "a" * 200_000 + tail, ["a" * 100_000]) == 0.0
+    assert score("contains", "ab" * 100_000 + " " + "a" * 50_000, ["a" * 50_000]) == 1.0
+    assert score("contains", "a" * 100_000 + " " + "a" * 50_000 + tail, ["a" * 50_000]) == 1.0
+    assert time.process_time() - start < 5
+
+
+def test_a_combining_mark_belongs_to_its_word() -> None:
+    assert score("contains", "cafe\u0301 noir", ["cafe"]) == 0.0
+    assert score("contains", "e\u0301tat", ["tat"]) == 0.0
+    assert score("contains", "cafe\u0301 noir", ["cafe\u0301"]) == 1.0
 
 
 def test_a_trailing_nul_is_a_difference() -> None:

@@ -31,6 +31,8 @@ other = farm_plugin:misnamed
 seven = farm_plugin:not_a_scorer
 gone = farm_plugin:gone
 nowhere = farm_no_such_module:x
+broken = farm_broken_plugin:x
+leaves = farm_leaving_plugin:x
 """
 
 
@@ -38,6 +40,8 @@ nowhere = farm_no_such_module:x
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A distribution with entry points, installed on a path of its own."""
     (tmp_path / "farm_plugin.py").write_text(PLUGIN, "utf-8")
+    (tmp_path / "farm_broken_plugin.py").write_text("x = 1 / 0\n", "utf-8")
+    (tmp_path / "farm_leaving_plugin.py").write_text("raise SystemExit(3)\n", "utf-8")
     info = tmp_path / "farm_plugin-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: farm-plugin\nVersion: 1\n")
@@ -90,6 +94,8 @@ def test_a_plugin_cannot_take_a_name_of_farm() -> None:
         ("seven", "is no Scorer of that name"),
         ("gone", "cannot be loaded"),
         ("nowhere", "cannot be loaded"),
+        ("broken", "cannot be loaded: ZeroDivisionError 'division by zero'"),
+        ("leaves", "cannot be loaded: SystemExit '3'"),
     ],
 )
 def test_a_plugin_that_is_none_is_refused(name: str, message: str) -> None:

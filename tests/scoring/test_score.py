@@ -85,6 +85,10 @@ def test_a_metric_of_which_less_is_better_is_turned_round() -> None:
     assert not is_correct(metric, 0.1)
 
 
+class OwnError(Exception):
+    """Of a plugin: no class of farm or of the standard library."""
+
+
 def broken(answer: Any) -> Scorer:
     def function(prediction: str, targets: Sequence[str]) -> Any:
         if isinstance(answer, BaseException):
@@ -96,8 +100,8 @@ def broken(answer: Any) -> Scorer:
 
 @pytest.mark.parametrize(
     "answer",
-    [ZeroDivisionError(), KeyError(), RecursionError(), ValueError(), None, "x", float("nan"), 1.5,
-     -0.1],
+    [ZeroDivisionError(), KeyError(), RecursionError(), ValueError(), OSError(), OwnError(), None,
+     "x", float("nan"), 1.5, -0.1],
     ids=repr,
 )  # fmt: skip
 def test_a_scorer_that_fails_or_leaves_its_range_makes_the_case_unscorable(answer: object) -> None:
@@ -106,10 +110,24 @@ def test_a_scorer_that_fails_or_leaves_its_range_makes_the_case_unscorable(answe
     )
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError(), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), SystemExit()], ids=repr)
 def test_what_is_no_verdict_on_a_case_is_passed_on(error: BaseException) -> None:
     with pytest.raises(type(error)):
         case_judge(broken(error))("x", "a", ["b"])
+
+
+@pytest.mark.parametrize("error", [OSError(), OwnError(), ValueError()], ids=repr)
+def test_a_scorer_that_fails_to_judge_or_to_read_makes_the_case_unscorable(
+    error: Exception,
+) -> None:
+    def fails(_text: str) -> bool:
+        raise error
+
+    for metric in (
+        Scorer(name="x", version="1", function=lambda _p, _t: 0.0, judges=fails),
+        Scorer(name="x", version="1", function=lambda _p, _t: 0.0, reads=fails),
+    ):
+        assert case_judge(metric)("x", "a", ["b"]).outcome == "unscorable"
 
 
 def test_a_single_text_counts_as_a_list_of_one_target() -> None:
