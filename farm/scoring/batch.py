@@ -27,7 +27,16 @@ def judge_cases(cases: Sequence[ScoredInput], metric: Scorer) -> list[CaseResult
         else targets_of(case)
         for case in cases
     ]
-    scores = metric.many([case.response for case in cases], wanted)
+    try:
+        scores = metric.many([case.response for case in cases], wanted)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - a plugin may raise anything; then only its case is lost
+        judge = case_judge(metric)
+        return [
+            judge(case.id, case.response, targets)
+            for case, targets in zip(cases, wanted, strict=True)
+        ]
     return [
         CaseResult(id=case.id, correct=True, score=1.0, outcome=CORRECT)
         if score == 1.0
