@@ -27,12 +27,28 @@ def judge_cases(cases: Sequence[ScoredInput], metric: Scorer) -> list[CaseResult
         else targets_of(case)
         for case in cases
     ]
-    scores = metric.many([case.response for case in cases], wanted)
+    if not all(wanted):  # a case without a target is unscorable, which no score says
+        return _one_by_one(cases, wanted, metric)
+    try:
+        scores = metric.many([case.response for case in cases], wanted)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - a plugin may raise anything; then only its case is lost
+        return _one_by_one(cases, wanted, metric)
     return [
         CaseResult(id=case.id, correct=True, score=1.0, outcome=CORRECT)
         if score == 1.0
         else CaseResult(id=case.id, correct=False, score=0.0, outcome=_why(case.response))
         for case, score in zip(cases, scores, strict=True)
+    ]
+
+
+def _one_by_one(
+    cases: Sequence[ScoredInput], wanted: Sequence[Sequence[str]], metric: Scorer
+) -> list[CaseResult]:
+    judge = case_judge(metric)
+    return [
+        judge(case.id, case.response, targets) for case, targets in zip(cases, wanted, strict=True)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from msgspec import UNSET
 
 from farm.core.case import ScoredInput, targets_of
 from farm.scoring.batch import judge_cases
-from farm.scoring.registry import scorer
+from farm.scoring.registry import Scorer, scorer
 from farm.scoring.score import case_judge
 
 texts = st.one_of(
@@ -35,3 +37,17 @@ def test_a_batch_is_judged_as_its_cases_are(name: str, some: list[ScoredInput]) 
     judge = case_judge(metric)
     one_by_one = [judge(case.id, case.response, targets_of(case)) for case in some]
     assert judge_cases(some, metric) == one_by_one
+
+
+def test_a_batch_that_fails_loses_only_the_case_that_failed() -> None:
+    def function(prediction: str, _targets: Sequence[str]) -> float:
+        if prediction == "bad":
+            raise OSError(prediction)
+        return 1.0
+
+    def many(predictions: Sequence[str], targets: Sequence[Sequence[str]]) -> list[float]:
+        return list(map(function, predictions, targets))
+
+    metric = Scorer(name="x", version="1", function=function, many=many)
+    some = [ScoredInput(id=text, response=text, expected="y") for text in ("good", "bad")]
+    assert [verdict.outcome for verdict in judge_cases(some, metric)] == ["correct", "unscorable"]
