@@ -65,10 +65,10 @@ def _gate() -> dict[str, Any]:
 _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "predictions": _predictions,
     "report": _of(Report, "farm report"),
+    "events": event.schema,
     "leaderboard": _leaderboard,
     "comparison": _comparison,
     "gate": _gate,
-    "events": event.schema,
     "plan": _of(Plan, "farm plan file"),
     "ledger": _ledger,
     "receipt": _of(Receipt, "farm receipt file"),

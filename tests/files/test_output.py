@@ -56,7 +56,7 @@ def test_what_is_no_ordinary_file_is_written_through_and_stays(tmp_path: Path) -
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
     reader.start()
     write_output(str(pipe), [b"a", b"b"])
     reader.join(timeout=10)

@@ -42,6 +42,13 @@ def _plain(report: object) -> object:
     return json.loads(render.to_json(report))
 
 
+def test_a_case_that_could_not_be_scored_has_no_score_in_a_saved_report_either() -> None:
+    """Receipts keep 0.0 there, which says nothing; as a score it would be a wrong answer."""
+    unscored = CASE | {"correct": False, "score": 0.0, "outcome": "unscorable"}
+    side = read_saved(saved(cases={"m": [unscored]}), path="f")
+    assert side.cases["a"].score is None
+
+
 CASE = {"id": "a", "correct": True, "score": 1.0, "outcome": "correct"}
 
 
