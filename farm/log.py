@@ -6,6 +6,7 @@ store. Text that comes from outside is stripped of control characters before a t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -76,7 +77,8 @@ class Log(AbstractContextManager["Log"]):
             self._file = None
             file.close()
             reason = os.strerror(error.errno or 0).lower()
-            print_to_stderr(f"farm: {file.name}: {reason}; the run goes on without this log")
+            with contextlib.suppress(OSError):  # stderr may be on the same full disk
+                print_to_stderr(f"farm: {file.name}: {reason}; the run goes on without this log")
 
     def _write_to_stderr(self, log: Callable[[Event], None], event: Event) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Callable
 from typing import Any, TypedDict, TypeVar
@@ -214,8 +215,8 @@ def write_out(data: bytes) -> bool:
 def write_plain(data: bytes) -> bool:
     """Write bytes on stdout as they are, and otherwise as `write_out` does."""
     try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        sys.stdout.flush()
+        _write_all(sys.stdout.fileno(), data)
     except OSError as error:
         # what was done is done; the interpreter must not fail again when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -224,3 +225,13 @@ def write_plain(data: bytes) -> bool:
             raise StorageError(path="standard output", reason=reason) from error
         return False
     return True
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`, also to a pipe that does not block and takes a piece at a time."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(fd, rest) :]
+        except BlockingIOError:
+            select.select([], [fd], [])

@@ -70,7 +70,8 @@ class FileLock:
 
     def release(self) -> None:
         """Give the lock back; the file stays."""
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        with storage_errors(self.path):
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def say(self, body: str) -> None:
         """Write who holds the lock, for the messages of those who wait; holders only."""

@@ -36,19 +36,26 @@ class Committer:
         self._on_events = on_events
         self._waiting: list[_Request] = []
         self._wake = anyio.Event()
+        self._ended = False
         self._thread = CapacityLimiter(1)  # a store is used by one thread at a time
 
     async def run(self) -> None:
         """Serve requests until cancelled; a commit under way is always finished."""
-        while True:
-            await self._wake.wait()
-            self._wake = anyio.Event()
-            with anyio.CancelScope(shield=True):
-                await self._serve()
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                with anyio.CancelScope(shield=True):
+                    await self._serve()
+        finally:
+            self._ended = True
+            _refuse(self._waiting)
 
     async def commit(self, changes: Sequence[Change]) -> list[Outcome]:
         """Make changes durable; give one outcome each. Raises what the store raises."""
         request = _Request(changes=changes)
+        if self._ended:
+            _refuse([request])
         self._waiting.append(request)
         self._wake.set()
         await request.answered.wait()
@@ -66,13 +73,21 @@ class Committer:
         try:
             committed = await to_thread.run_sync(self._store.commit, changes, limiter=self._thread)
         except FarmError as error:
-            for request in requests:
-                request.error = error
-                request.answered.set()
+            _refuse(requests, error)
             return
+        except BaseException:
+            # a fault of ours ends this task; nobody may wait for its answer for ever
+            _refuse(requests)
+            raise
         self.ledger = committed.ledger
-        self._on_events(committed.events)
         outcomes = iter(committed.outcomes)
         for request in requests:
             request.outcomes = [next(outcomes) for _ in request.changes]
             request.answered.set()
+        self._on_events(committed.events)
+
+
+def _refuse(requests: Sequence[_Request], error: FarmError | None = None) -> None:
+    for request in requests:
+        request.error = error or FarmError("the commit was given up: see the error before this one")
+        request.answered.set()

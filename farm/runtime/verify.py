@@ -6,13 +6,15 @@ every verdict, every total and the events are made again and held against what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from farm.core.event import Event
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
+from farm.core.narration import completed_note
 from farm.core.plan import Plan, Shard
 from farm.core.progress import fold, shard_states
 from farm.core.receipt import encode_receipt, receipt_name, recount
@@ -22,6 +24,10 @@ from farm.store.protocol import Store
 
 if TYPE_CHECKING:
     from farm.scoring.programs import ProgramRunner
+
+
+_TRIES = 20  # to find a running run between two commits
+_MARKS = {"recovered", "truncated"}  # how an event got here, not what it tells
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +58,9 @@ def verify(
     of the input; `receipt_names` lists the receipt files that are there; `programs` runs again what
     a metric that runs programs was given.
     """
-    plan, ledger = store.plan, store.ledger()
-    problems: list[str] = []
+    plan = store.plan
+    ledger, events, broken = _at_one_moment(store)
+    problems: list[str] = [broken] if broken else []
     dataset, tasks, cases = "", "", 0
     try:
         dataset, tasks, cases = digests()
@@ -63,12 +70,8 @@ def verify(
     for shard, lease in zip(plan.shards, ledger.leases, strict=True):
         problems += _shard_problems(store, shard, lease, programs)
     counted = {receipt_name(x.shard, x.version) for x in ledger.leases if x.done}
-    told = 0
-    try:
-        told = sum(1 for _ in store.events())
-        problems += _event_problems(store, ledger)
-    except FarmError as error:
-        problems.append(str(error))
+    if not broken:
+        problems += _event_problems(events, ledger)
     return Verification(
         run_id=plan.run_id,
         ok=not problems,
@@ -77,7 +80,7 @@ def verify(
         cases=cases,
         shards=len(plan.shards),
         receipts=len(counted),
-        events=told,
+        events=len(events),
         orphans=len(set(receipt_names()) - counted),
         problems=tuple(problems),
     )
@@ -121,15 +124,41 @@ def _shard_problems(
         yield str(error)
 
 
-def _event_problems(store: Store, ledger: Ledger) -> Iterator[str]:
-    told, seq = fold(store.events()), 0
-    for event in store.events():
+def _at_one_moment(store: Store) -> tuple[Ledger, list[Event], str]:
+    """Read ledger and events as they stood together, also during a run; or say what is broken."""
+    for _ in range(_TRIES):
+        ledger = store.ledger()
+        try:
+            events = list(store.events())
+        except FarmError as error:
+            return ledger, [], str(error)
+        # an event follows its commit: with one still on its way the two do not fit yet
+        if store.ledger() == ledger and not any(_shard_stories(events, ledger)):
+            break
+    return ledger, events, ""
+
+
+def _event_problems(events: Sequence[Event], ledger: Ledger) -> Iterator[str]:
+    seq = 0
+    for event in events:
         if event.seq != seq + 1:
             yield f"events: number {event.seq} follows {seq}"
         if event.run_id != ledger.run_id:
             yield f"events: number {event.seq} is of run {event.run_id}"
         seq = event.seq
-    stands = shard_states(ledger)
-    for shard in sorted(stands.keys() | told.keys()):
-        if told.get(shard) != stands.get(shard) and shard in told:
-            yield f"events: {shard} is {told[shard].state} in the events, not so in the ledger"
+    yield from _shard_stories(events, ledger)
+
+
+def _shard_stories(events: Sequence[Event], ledger: Ledger) -> Iterator[str]:
+    """Hold what the events tell of each shard against its lease, figures included."""
+    stands, told = shard_states(ledger), fold(events)
+    ends = {(e.shard, e.fields["version"]): e for e in events if e.event == "shard.completed"}
+    for lease in ledger.leases:
+        if told.get(lease.shard) != stands.get(lease.shard):
+            was = told[lease.shard].state if lease.shard in told else "untold"
+            yield f"events: {lease.shard} is {was} in the events, not so in the ledger"
+        elif lease.done and ends[lease.shard, lease.version].fields != {
+            **completed_note(lease).fields,
+            **{k: v for k, v in ends[lease.shard, lease.version].fields.items() if k in _MARKS},
+        }:
+            yield f"events: {lease.shard} was completed with other figures than the ledger has"

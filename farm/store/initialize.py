@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from farm.core.plan import (
 from farm.errors import SpecError
 from farm.files.atomic import Folder, make_folders, remove_folders, storage_errors
 from farm.files.fresh import FreshFile
+from farm.files.incarnation import is_alive
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.files.records import count_cases, read_cases
@@ -45,7 +46,7 @@ from farm.store.directory import (
     DirectoryStore,
     exists,
 )
-from farm.store.staging import STAGING, staging_folder
+from farm.store.staging import is_staging, staging_folder, stagings
 
 _LOCK_TIMEOUT_S = 10.0
 _COPY_BYTES = 1 << 20
@@ -98,6 +99,7 @@ def initialize_copy(path: str, original: DirectoryStore, *, scorer: ScorerName) 
 def _make(path: str, stage: Callable[[str], Plan]) -> None:
     _check_vacant(path)
     made = make_folders(path)
+    _clear_leftovers(path)
     try:
         with staging_folder(path) as staging:
             plan = stage(staging)
@@ -118,16 +120,40 @@ def _check_vacant(path: str) -> None:
         raise _late(path)
     with storage_errors(path):
         names = os.listdir(path)
+    ours = {part for staging in stagings(path) for part in _moved_from(staging)}
     foreign = [
         name
         for name in sorted(names)
-        if name not in _NOT_OURS_BUT_FINE.union(_PARTS) and not name.startswith(STAGING)
+        if name not in _NOT_OURS_BUT_FINE | ours and not is_staging(name)
     ]
     if foreign:
         raise SpecError(
             f"{path!r} is neither empty nor a store, it holds {foreign[0]!r}: "
             "give --store a new or empty directory"
         )
+
+
+def _moved_from(staging: str) -> set[str]:
+    """Name the parts that an init had moved into place when it was killed.
+
+    It moves the plan last, so a staging folder that holds the plan and lacks a part has moved
+    it. A file of that name for which no staging folder speaks is somebody else's.
+    """
+    if not os.path.exists(os.path.join(staging, PLAN_FILE)):
+        return set()
+    return {part for part in _PARTS if not os.path.lexists(os.path.join(staging, part))}
+
+
+def _clear_leftovers(path: str) -> None:
+    """Remove the parts that killed inits have moved, while their staging tells whose they are."""
+    lock, folder = FileLock(path), Folder(path)
+    try:
+        with lock.held(timeout_s=_LOCK_TIMEOUT_S):
+            for staging in stagings(path, alive=is_alive):
+                _take_back(folder, _moved_from(staging))
+    finally:
+        lock.close()
+        folder.close()
 
 
 def _late(path: str) -> SpecError:
@@ -242,12 +268,15 @@ def _move_into_place(path: str, staging: str, plan: Plan) -> None:
             if exists(path):
                 raise _late(path)
             staged.sync()
+            moved: set[str] = set()
             try:
-                _rename(_PARTS, staged, folder)
+                for name in _PARTS:
+                    _move(name, staged, folder)
+                    moved.add(name)
                 folder.sync()
-                _rename((PLAN_FILE,), staged, folder)
+                _move(PLAN_FILE, staged, folder)
             except BaseException:
-                _remove_parts(folder)
+                _take_back(folder, moved)
                 raise
             folder.sync()
     finally:
@@ -256,17 +285,16 @@ def _move_into_place(path: str, staging: str, plan: Plan) -> None:
         folder.close()
 
 
-def _remove_parts(folder: Folder) -> None:
-    """Take back what an init that failed has moved; once the plan has its name there is a store."""
+def _take_back(folder: Folder, names: set[str]) -> None:
+    """Remove parts that an init has moved; once the plan has its name they are the store's."""
     if exists(folder.path):
         return
-    for name in _PARTS:
+    for name in names:
         with contextlib.suppress(OSError):
             remove = os.rmdir if name == RECEIPTS else os.unlink
             remove(name, dir_fd=folder.fd)
 
 
-def _rename(names: Sequence[str], staged: Folder, folder: Folder) -> None:
-    for name in names:
-        with storage_errors(os.path.join(folder.path, name)):
-            os.rename(name, name, src_dir_fd=staged.fd, dst_dir_fd=folder.fd)
+def _move(name: str, staged: Folder, folder: Folder) -> None:
+    with storage_errors(os.path.join(folder.path, name)):
+        os.rename(name, name, src_dir_fd=staged.fd, dst_dir_fd=folder.fd)

@@ -45,17 +45,29 @@ def staging_folder(path: str) -> Iterator[str]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def sweep_staging(path: str, *, alive: Callable[[int], bool]) -> None:
-    """Remove the staging folders in `path` whose makers are dead."""
+def is_staging(name: str) -> bool:
+    """Tell whether a file name is that of a staging folder."""
+    return _NAME.fullmatch(name) is not None
+
+
+def stagings(path: str, *, alive: Callable[[int], bool] | None = None) -> list[str]:
+    """Give the staging folders in `path`; with `alive`, only those whose makers are dead."""
     with storage_errors(path):
         names = os.listdir(path)
-    for name in names:
-        maker = _NAME.fullmatch(name)
-        if maker and not _in_use(os.path.join(path, name), int(maker[1]), alive=alive):
-            shutil.rmtree(os.path.join(path, name), ignore_errors=True)
+    found = [os.path.join(path, name) for name in names if is_staging(name)]
+    if alive is None:
+        return found
+    return [staging for staging in found if not _in_use(staging, alive=alive)]
 
 
-def _in_use(staging: str, maker: int, *, alive: Callable[[int], bool]) -> bool:
+def sweep_staging(path: str, *, alive: Callable[[int], bool]) -> None:
+    """Remove the staging folders in `path` whose makers are dead."""
+    for staging in stagings(path, alive=alive):
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _in_use(staging: str, *, alive: Callable[[int], bool]) -> bool:
+    maker = int(os.path.basename(staging).removeprefix(STAGING).partition("-")[0])
     # in a container the next process often has the pid of the killed one: then the lock decides
     if maker != os.getpid() and alive(maker):
         return True

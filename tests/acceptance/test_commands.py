@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -79,7 +82,7 @@ def test_help_reads_as_it_was_agreed(command: str) -> None:
         (("worker", "--store", "s", "--worker-id", b"\xff"), "cannot be printed"),
         (("rescore", "--store", "s", "--scorer", "f1", "--into", ""), "the path is empty"),
         (("tasks", "check", ""), "the path is empty"),
-        (("schema", "cheese"), "'cheese' is not one of 'predictions', 'report', 'leaderboard'"),
+        (("schema", "cheese"), "'cheese' is not one of 'predictions', 'report', 'events'"),
         (("demo", "cheese"), "'cheese' is not"),
     ],
 )
@@ -324,6 +327,47 @@ def test_verify_names_what_it_derived(finished: str) -> None:
     report = farm("status", "--store", finished).json
     assert value["dataset_sha256"] == report["dataset_sha256"]
     assert value["tasks_sha256"] == report["tasks_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        (lambda text: text.replace(b'"correct":1,', b'"correct":0,'), "with other figures"),
+        (lambda text: b"", "is untold in the events"),
+    ],
+)
+def test_verify_holds_the_events_against_the_ledger(
+    finished: str, tmp_path: Path, edit: Callable[[bytes], bytes], problem: str
+) -> None:
+    store = tmp_path / "edited"
+    shutil.copytree(finished, store)
+    events = store / "events.jsonl"
+    events.write_bytes(edit(events.read_bytes()))
+    done = farm("verify", "--store", str(store))
+    assert done.code == 1
+    assert any(problem in found for found in done.json["problems"])
+
+
+def test_requeue_does_all_or_nothing(finished: str, tmp_path: Path) -> None:
+    store = tmp_path / "copy"
+    shutil.copytree(finished, store)
+    before = (store / "ledger.json").read_bytes()
+    assert farm("requeue", "--store", str(store), "--shard", "nope", "--shard", "shard-0").code == 1
+    assert (store / "ledger.json").read_bytes() == before
+
+
+def test_a_slow_reader_that_does_not_block_gets_all_of_it(finished: str) -> None:
+    """A pipe in non-blocking mode takes a piece at a time; nothing may be dropped."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 4096)
+    with subprocess.Popen([FARM, "schema", "report"], stdout=theirs, env=environment()) as process:
+        os.close(theirs)
+        with open(ours, "rb") as pipe:
+            said = pipe.read()
+        assert process.wait() == 0
+    assert len(said) > 4096
+    assert json.loads(said)["title"] == "farm report"
 
 
 def test_verify_survives_a_store_without_its_receipts(finished: str, tmp_path: Path) -> None:

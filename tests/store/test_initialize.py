@@ -375,3 +375,13 @@ def test_the_same_cases_in_another_file_are_the_same_dataset(tmp_path: Path) -> 
     records = json.loads(Path(SAMPLE).read_text("utf-8"))
     same.write_text("\n\n".join(json.dumps(record) for record in records), "utf-8")
     check_request(plan(tmp_path / "store"), request(str(same)), store="S")
+
+
+def test_a_file_with_the_name_of_a_part_is_its_owners(tmp_path: Path) -> None:
+    """Only what the staging of a killed init speaks for is a leftover; an input is not."""
+    mine = tmp_path / "cases.jsonl"
+    mine.write_bytes(b"the only copy")
+    with pytest.raises(SpecError, match=r"holds 'cases\.jsonl'"):
+        init(tmp_path)
+    assert digests(tmp_path) == {"cases.jsonl": digests(tmp_path)["cases.jsonl"]}
+    assert mine.read_bytes() == b"the only copy"
