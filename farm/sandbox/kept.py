@@ -26,6 +26,7 @@ _CLEAN, _SPENT = b"c", b"s"
 # Age is bounded too: whatever a job may have left unseen does not gather.
 _MOST_JOBS = 50
 _MOST_CPU_S = 5.0
+_COLLECT_EVERY = 10
 
 
 class Pipes(NamedTuple):
@@ -47,6 +48,7 @@ class TesterProcess:
         if self.pid == 0:
             _serve(lockdown, theirs)
         theirs.close()
+        self._account = _account_of(self.pid)
 
     def fileno(self) -> int:
         """Give the descriptor that becomes readable when a job is over, or the tester is."""
@@ -67,8 +69,17 @@ class TesterProcess:
         young = self._jobs < _MOST_JOBS and used(self.pid) < _MOST_CPU_S
         return said == _CLEAN and young
 
+    def waited(self) -> float:
+        """Return the seconds it was ready to run and did not, in all its life; 0 if not told."""
+        try:
+            return int(os.pread(self._account, 128, 0).split()[1]) / 1e9
+        except (OSError, IndexError):
+            return 0.0
+
     def end(self) -> None:
         """Kill and reap it."""
+        if self._account >= 0:
+            os.close(self._account)
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
         os.waitpid(self.pid, 0)
         self._ours.close()
@@ -85,21 +96,34 @@ def used(process: int) -> float:
         return 0.0
 
 
+def _account_of(process: int) -> int:
+    """Open the scheduler's account of a process of one thread; -1 where none is kept."""
+    try:
+        return os.open(f"/proc/{process}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
 def _serve(lockdown: Lockdown, channel: socket.socket) -> NoReturn:
     """Be the tester: take jobs until the zygote closes the socket, or one leaves its mark."""
     try:
         bounds = limits.Limits(timeout_s=limits.LONGEST_TIMEOUT_S)
         lockdown.enter("tester", bounds=bounds, keep={channel.fileno()})
         gc.disable()  # a collection in the middle of a job would only copy pages
+        last: list[int] = []
+        jobs = 0
         while True:
             said, descriptors, _, _ = socket.recv_fds(channel, 1, len(Pipes._fields))
+            # only now: their end would wake the last program, which is about to be killed
+            for number in last:
+                os.close(number)
             if not said:
                 break
-            clean = _judge(Pipes(*descriptors))
-            for number in descriptors:
-                os.close(number)
+            clean, last = _judge(Pipes(*descriptors)), descriptors
             channel.send(_CLEAN if clean else _SPENT)
-            gc.collect()  # while the verdict is on its way
+            jobs += 1
+            if jobs % _COLLECT_EVERY == 0:
+                gc.collect()  # while the verdict is on its way
     except BaseException:  # noqa: BLE001  # its absence of an end line is the message
         os._exit(70)
     os._exit(0)

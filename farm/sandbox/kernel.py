@@ -10,6 +10,7 @@ import ctypes
 import os
 import struct
 import sys
+from functools import cache
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -25,6 +26,7 @@ if sys.platform == "linux":
     _libc.syscall.restype = ctypes.c_long
 
 
+@cache
 def machine() -> str:
     """Return the processor's name as the system-call tables know it."""
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(os.uname().machine, os.uname().machine)

@@ -30,8 +30,41 @@ class Limits(NamedTuple):
     memory_mb: int = 512
 
 
-def address_space() -> int:
-    """Return the bytes of address space this process has now, 0 where it cannot be told."""
+class Inherited(NamedTuple):
+    """What a forked process starts with: bytes mapped (0 if not told), and the hard limits."""
+
+    address_space: int
+    processor_s: int
+    open_files: int
+    memory: int
+
+
+def lower(kind: int, value: int) -> None:
+    """Set a limit to `value`, or to what is inherited where that is less."""
+    value = _least(value, resource.getrlimit(kind)[1])  # raising above it is refused
+    resource.setrlimit(kind, (value, value))
+
+
+def _least(value: int, hard: int) -> int:
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def apply_to_all() -> Inherited:
+    """Put on this process what all it forks are to inherit; return what they start with."""
+    lower(resource.RLIMIT_FSIZE, _FILE_BYTES)
+    lower(resource.RLIMIT_CORE, 0)
+    lower(resource.RLIMIT_MEMLOCK, 0)
+    if sys.platform == "linux":
+        lower(resource.RLIMIT_MSGQUEUE, 0)
+    return Inherited(
+        _address_space(),
+        resource.getrlimit(resource.RLIMIT_CPU)[1],
+        resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        resource.getrlimit(resource.RLIMIT_AS)[1],
+    )
+
+
+def _address_space() -> int:
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[0]) * resource.getpagesize()
@@ -39,27 +72,15 @@ def address_space() -> int:
         return 0
 
 
-def lower(kind: int, value: int) -> None:
-    """Set a limit to `value`, or to what is inherited where that is less."""
-    _, hard = resource.getrlimit(kind)
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)  # raising above the inherited limit is refused
-    resource.setrlimit(kind, (value, value))
-
-
-def apply(limits: Limits, *, inherited_bytes: int) -> None:
-    """Put the limits on this process; `inherited_bytes` is what the zygote already maps."""
+def apply(limits: Limits, *, inherited: Inherited) -> None:
+    """Put the limits on this process that are its own; `inherited` is of `apply_to_all`."""
     # the zygote keeps the time; this is for a zygote that is gone, and for programs with threads
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    if hard == resource.RLIM_INFINITY or hard > int(limits.timeout_s) + 3:
+    processor_s = int(limits.timeout_s) + 2
+    if inherited.processor_s == resource.RLIM_INFINITY or inherited.processor_s > processor_s:
         # the signal at the lower one tells a timeout from other deaths
-        resource.setrlimit(
-            resource.RLIMIT_CPU, (int(limits.timeout_s) + 2, int(limits.timeout_s) + 3)
-        )
-    lower(resource.RLIMIT_FSIZE, _FILE_BYTES)
-    lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
-    lower(resource.RLIMIT_CORE, 0)
-    lower(resource.RLIMIT_MEMLOCK, 0)
+        resource.setrlimit(resource.RLIMIT_CPU, (processor_s, processor_s + 1))
+    files = _least(_OPEN_FILES, inherited.open_files)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     if sys.platform == "linux":  # macOS takes RLIMIT_AS and does not keep it
-        lower(resource.RLIMIT_MSGQUEUE, 0)
-        lower(resource.RLIMIT_AS, (limits.memory_mb << 20) + inherited_bytes)
+        memory = _least((limits.memory_mb << 20) + inherited.address_space, inherited.memory)
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

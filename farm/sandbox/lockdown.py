@@ -39,7 +39,7 @@ class Lockdown:
     def __init__(self, walls: Walls, *, packages: list[str], scratch: str) -> None:
         self.walls = walls
         self._read = readable_paths(packages)
-        self._inherited_bytes = limits.address_space()
+        self._inherited = limits.apply_to_all()
         self._rulesets: dict[str, int] = {}
         if walls.seccomp:
             seccomp.prepare(files_guarded=walls.landlock)
@@ -62,7 +62,7 @@ class Lockdown:
         close_others(keep | {ruleset})
         os.chdir(self.scratch if role == "candidate" else "/")
         os.setsid()
-        limits.apply(bounds, inherited_bytes=self._inherited_bytes)
+        limits.apply(bounds, inherited=self._inherited)
         if sys.platform == "linux":
             kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)

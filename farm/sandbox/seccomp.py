@@ -162,17 +162,26 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
 
 
+@lru_cache(maxsize=4)
+def _ready(machine: str, files_guarded: bool) -> tuple[ctypes.Array[ctypes.c_char], list[int]]:
+    """Return the program in memory, and the places in it where a process id belongs."""
+    code = _template(machine, files_guarded)
+    mark = struct.pack("=I", _OWN_PID)
+    places = [at for at in range(4, len(code), 8) if code[at : at + 4] == mark]
+    return ctypes.create_string_buffer(code, len(code)), places
+
+
 def prepare(*, files_guarded: bool) -> None:
     """Assemble the program once, so that forked children only fill in their process id."""
-    _template(kernel.machine(), files_guarded)
+    _ready(kernel.machine(), files_guarded)
 
 
 def install(pid: int, *, files_guarded: bool) -> None:
     """Filter this process's calls from now on and for good; needs NO_NEW_PRIVS."""
-    code = _template(kernel.machine(), files_guarded)
-    code = code.replace(struct.pack("=I", _OWN_PID), struct.pack("=I", pid))
-    steps = ctypes.create_string_buffer(code, len(code))
-    program = _Program(len(code) // 8, ctypes.cast(steps, ctypes.c_void_p))
+    steps, places = _ready(kernel.machine(), files_guarded)
+    for place in places:
+        struct.pack_into("=I", steps, place, pid)
+    program = _Program(len(steps) // 8, ctypes.cast(steps, ctypes.c_void_p))
     kernel.syscall(
         kernel.SECCOMP_NUMBER[kernel.machine()],
         ctypes.c_uint(1),

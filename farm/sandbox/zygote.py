@@ -129,7 +129,7 @@ class Zygote:
             work, verdict, output, to_candidate, from_tester, to_tester, from_candidate,
         ):  # fmt: skip
             os.close(number)
-        ending = self._wait(job, judge, Share(program, judge.pid), started=started)
+        ending = self._wait(job, judge, Share(program, judge), started=started)
         if ending.judged and judge.stays():
             self._tester = judge
         else:
@@ -249,10 +249,11 @@ class Zygote:
 class Share:
     """What two processes have had of the processors since a job began, and how long they waited."""
 
-    def __init__(self, program: int, judge: int) -> None:
-        self.processes = (program, judge)
-        self._used_before = used(judge)
-        self._waited_before = _waited(judge)
+    def __init__(self, program: int, judge: TesterProcess) -> None:
+        self.processes = (program, judge.pid)
+        self._judge = judge
+        self._used_before = used(judge.pid)
+        self._waited_before = judge.waited()
 
     def used(self) -> float:
         """Return the seconds of processor time both used, all threads of both."""
@@ -260,7 +261,7 @@ class Share:
 
     def waited(self) -> float:
         """Return the seconds that both were ready to run and did not."""
-        return sum(map(_waited, self.processes)) - self._waited_before
+        return _waited(self.processes[0]) + self._judge.waited() - self._waited_before
 
 
 def _waited(process: int) -> float:

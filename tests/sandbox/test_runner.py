@@ -200,7 +200,11 @@ def busy_machine() -> Iterator[None]:
     """Six loops for every core; each ends by itself should this test not get to end it."""
     loop = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
     count = 6 * len(os.sched_getaffinity(0))
-    loops = [subprocess.Popen([sys.executable, "-I", "-S", "-c", loop]) for _ in range(count)]
+    # a session each, as a program has: Linux shares a core among sessions before processes
+    loops = [
+        subprocess.Popen([sys.executable, "-I", "-S", "-c", loop], start_new_session=True)
+        for _ in range(count)
+    ]
     yield
     for process in loops:
         process.kill()
