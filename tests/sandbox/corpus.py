@@ -126,23 +126,35 @@ class Witness:
         return [f"took {wall_s:.1f} s"] if wall_s > limit_s else []
 
 
+_BASES: set[bytes] = set()  # the folders of all zygotes that this process has had
+
+
 def farm_processes() -> set[int]:
-    """Processes of this user that came out of a zygote and are not zygotes themselves."""
-    found = set()
+    """Processes that came out of a zygote of this process and are not zygotes themselves.
+
+    Told by the zygote's folder, so that other sandboxes on the machine are none of ours.
+    """
+    seen: dict[int, tuple[bytes, int]] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             command = Path("/proc", name, "cmdline").read_bytes()
-            status = Path("/proc", name, "status").read_text()
-            parent = re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE)
         except OSError:
             continue
-        if b"farm.sandbox.zygote" in command and parent and int(parent[1]) != os.getpid():
-            grandparent = _parent_of(int(parent[1]))
-            if grandparent in (os.getpid(), 1) or int(parent[1]) == 1:
-                found.add(int(name))
-    return found
+        base = re.search(rb'"base": "([^"]+)"', command)
+        if b"farm.sandbox.zygote" in command and base:
+            seen[int(name)] = (base[1], _parent_of(int(name)))
+    _BASES.update(base for base, parent in seen.values() if parent == os.getpid())
+    return {
+        process
+        for process, (base, parent) in seen.items()
+        if base in _BASES and parent != os.getpid() and _is_leftover(parent)
+    }
+
+
+def _is_leftover(parent: int) -> bool:
+    return parent == 1 or _parent_of(parent) in (os.getpid(), 1)
 
 
 def _parent_of(process: int) -> int:
