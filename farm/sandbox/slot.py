@@ -189,6 +189,7 @@ class Slot:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        _Deleter.finish()  # two that delete one tree would leave parts of it
         delete_tree(self._base)
 
     def close(self) -> None:
@@ -199,7 +200,7 @@ class Slot:
 class _Deleter:
     """Deletes what programs left on disk, behind the back of whoever waits for a verdict."""
 
-    _paths: queue.SimpleQueue[str] = queue.SimpleQueue()
+    _paths: queue.Queue[str] = queue.Queue()
     _thread: threading.Thread | None = None
     _lock = threading.Lock()
 
@@ -215,3 +216,9 @@ class _Deleter:
     def _work(cls) -> None:
         while True:
             delete_tree(cls._paths.get())
+            cls._paths.task_done()
+
+    @classmethod
+    def finish(cls) -> None:
+        """Wait until everything that was handed over is deleted."""
+        cls._paths.join()
