@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
@@ -216,7 +217,10 @@ def write_plain(data: bytes) -> bool:
     """Write bytes on stdout as they are, and otherwise as `write_out` does."""
     try:
         sys.stdout.flush()
-        _write_all(sys.stdout.fileno(), data)
+        if isinstance(sys.stdout.buffer, io.BufferedWriter):
+            _write_all(sys.stdout.fileno(), data)
+        else:  # captured in memory, where nothing is short
+            sys.stdout.buffer.write(data)
     except OSError as error:
         # what was done is done; the interpreter must not fail again when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Final
 
 import msgspec
@@ -195,6 +194,8 @@ def _number() -> Scorer:
 
 
 def _number_within(name: str) -> Scorer:
+    from fractions import Fraction
+
     from farm.scoring.number import has_number, within
 
     written = name.partition("@")[2]
