@@ -217,9 +217,9 @@ def write_plain(data: bytes) -> bool:
     """Write bytes on stdout as they are, and otherwise as `write_out` does."""
     try:
         sys.stdout.flush()
-        if isinstance(sys.stdout.buffer, io.BufferedWriter):
+        if isinstance(sys.stdout.buffer, io.FileIO | io.BufferedWriter):
             _write_all(sys.stdout.fileno(), data)
-        else:  # captured in memory, where nothing is short
+        else:  # captured in memory, where no write is short
             sys.stdout.buffer.write(data)
     except OSError as error:
         # what was done is done; the interpreter must not fail again when it flushes at exit
