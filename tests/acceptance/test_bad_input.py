@@ -90,14 +90,16 @@ FILES += [
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Done]]:
     """Every bad file and what the command said of it; many at a time, since each waits its turn."""
 
-    def judge(case: tuple[str, str, bytes, str]) -> tuple[Path, Done]:
-        folder = tmp_path_factory.mktemp("bad")
+    # made here and not by the threads: the factory's first call makes its root, once per caller
+    folders = [tmp_path_factory.mktemp("bad") for _ in FILES]
+
+    def judge(case: tuple[str, str, bytes, str], folder: Path) -> tuple[Path, Done]:
         given = folder / case[1]
         given.write_bytes(case[2])
         return given, refused(folder, "--input", str(given), "--shards", "4")
 
     with ThreadPoolExecutor(max_workers=4) as pool:
-        return dict(zip((case[0] for case in FILES), pool.map(judge, FILES), strict=True))
+        return dict(zip((case[0] for case in FILES), pool.map(judge, FILES, folders), strict=True))
 
 
 @pytest.mark.parametrize(("case", "message"), [(case[0], case[3]) for case in FILES])
