@@ -40,8 +40,12 @@ class Log(AbstractContextManager["Log"]):
         log_format: LogFormat = "auto",
         quiet: bool = False,
         file: str = "",
+        progress: bool = True,
     ) -> None:
-        """Open the log; raises `StorageError` when `file` cannot be appended to."""
+        """Open the log; raises `StorageError` when `file` cannot be appended to.
+
+        Without `progress` there is no progress line: the command shows its own.
+        """
         terminal = sys.stderr.isatty() and not environment.dumb
         console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
         self._file: BinaryIO | None = None
@@ -55,7 +59,7 @@ class Log(AbstractContextManager["Log"]):
         if not console:
             self._log = _json_logger(on_terminal=sys.stderr.isatty())
             return
-        if terminal and log_format == "auto":
+        if terminal and log_format == "auto" and progress:
             self._progress = _ProgressLine(colours=not environment.no_color)
         self._log = _console_logger(
             colours=terminal and not environment.no_color, progress=self._progress

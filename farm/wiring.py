@@ -14,7 +14,7 @@ import msgspec
 
 from farm.core.event import Event, note
 from farm.core.isolation import isolation_of
-from farm.core.plan import Plan, ScorerName, check_identity
+from farm.core.plan import TASKS, Plan, ScorerName, check_identity
 from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
@@ -24,7 +24,7 @@ from farm.store.directory import DirectoryStore, exists, wall_clock
 from farm.store.protocol import Store
 
 if TYPE_CHECKING:
-    from farm.runtime.supervisor import Ending
+    from farm.runtime.supervisor import Ending, Watch
     from farm.sandbox.runner import Sandbox
     from farm.store.initialize import Request
 
@@ -78,13 +78,14 @@ def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> Non
     if options.input is None:
         raise SpecError(f"there is no store at {path!r} yet: give --input FILE to make one")
     initialize(path, request, default_scorer=scorer_name())
-    _tell_of_the_store(path, on_events)
+    tell_of_the_store(path, on_events)
 
 
 def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEvents) -> None:
     """Make a store of another's cases under another scorer, unless it is there already."""
     from farm.store.initialize import initialize_copy
 
+    check_recorded(old.plan)
     wanted = _wanted_scorer(name)
     if exists(into):
         with open_store(into) as store:
@@ -92,10 +93,11 @@ def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEve
             check_identity(store.plan.identity, given, store=into)
         return
     initialize_copy(into, old, scorer=wanted)
-    _tell_of_the_store(into, on_events)
+    tell_of_the_store(into, on_events)
 
 
-def _tell_of_the_store(path: str, on_events: OnEvents) -> None:
+def tell_of_the_store(path: str, on_events: OnEvents) -> None:
+    """Tell that a store was made."""
     with open_store(path) as store:
         plan = store.plan
         made = note(
@@ -134,10 +136,19 @@ def _wanted_scorer(name: str) -> ScorerName:
         raise UsageError(f"--scorer: {error}") from error
 
 
-def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) -> Ending:
+def run(
+    store: DirectoryStore,
+    settings: RunSettings,
+    *,
+    on_events: OnEvents,
+    prepare: Callable[[Plan, RunSettings], RunSettings] | None = None,
+    watch: Watch | None = None,
+) -> Ending:
     """Run a store to its end, as far as it goes, holding its run lock.
 
-    A run with nothing to do changes no file: its events go to the log alone.
+    A run with nothing to do changes no file: its events go to the log alone. `prepare` completes
+    the settings once the lock is held, and refuses what cannot be run; by default for programs.
+    `watch` looks on.
     """
     # here and not at the top: anyio loads for 40 ms, which only a run needs
     import anyio
@@ -156,11 +167,17 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
         if not anything_to_do(store.ledger(), settings, now=now):
             return _nothing_to_do(store, on_events)
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
-        settings = _isolated(store.plan, settings)
+        settings = (prepare or isolated)(store.plan, settings)
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
-        return anyio.run(_evaluate, store, settings, on_events)
+        return anyio.run(_evaluate, store, settings, on_events, watch)
     finally:
         lock.close()
+
+
+def check_recorded(plan: Plan) -> None:
+    """Refuse a run whose cases are asked of models where recorded predictions are scored."""
+    if plan.identity.scorer.name == TASKS:
+        raise SpecError("the cases of this run are asked of models: continue it with `farm eval`")
 
 
 @contextmanager
@@ -172,6 +189,7 @@ def programs_of(
     Raises `SandboxUnavailable` before anything is done when the machine does not grant what is
     asked for.
     """
+    check_recorded(plan)
     if not scorer(plan.identity.scorer.name).runs_programs:
         yield None
         return
@@ -184,7 +202,7 @@ def programs_of(
         yield sandbox
 
 
-def _isolated(plan: Plan, settings: RunSettings) -> RunSettings:
+def isolated(plan: Plan, settings: RunSettings) -> RunSettings:
     """Complete settings where programs are to be run; refuses before anything is claimed.
 
     No more workers than cores, each with one slot: more would only make programs look slow.
@@ -214,10 +232,12 @@ def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
     return ending
 
 
-async def _evaluate(store: Store, settings: RunSettings, on_events: OnEvents) -> Ending:
+async def _evaluate(
+    store: Store, settings: RunSettings, on_events: OnEvents, watch: Watch | None
+) -> Ending:
     from farm.runtime.evaluate import evaluate
 
-    return await evaluate(store, settings, on_events=on_events)
+    return await evaluate(store, settings, on_events=on_events, watch=watch)
 
 
 def run_settings(store: str, settings: RunSettings) -> RunSettings:
