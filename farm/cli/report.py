@@ -50,7 +50,7 @@ class ReportFlags(TypedDict):
     multiple=True,
     metavar="MODEL",
     type=Name(),
-    help="What the models are called, one for each of all stores.  [default: as initialized, else the "
+    help="What the models of all stores are called, in order.  [default: as initialized, else the "
     "folder's name]",
 )
 @click.option(
