@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Unpack
 
 import click
@@ -11,6 +11,7 @@ import click
 from farm.cli import options
 from farm.core.partition import shard_index
 from farm.core.trial import has_trials
+from farm.errors import Corrupt
 from farm.runtime.verify import verify
 from farm.scoring.programs import ProgramRunner
 from farm.scoring.trial import TrialJudge
@@ -53,8 +54,13 @@ def _programs(
         return programs_of(store.plan, **given)
     # here and not at the top: it loads HTTP clients, which other stores have no use for
     from farm.runtime.settings import RunSettings
+    from farm.runtime.trials import tasks_of
     from farm.wiring_eval import programs_for
 
+    try:
+        tasks_of(store)
+    except Corrupt:  # one of the problems that are to be told; without tasks no program is run
+        return nullcontext()
     return programs_for(store, RunSettings(**given), slots=1)
 
 

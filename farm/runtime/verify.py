@@ -25,7 +25,7 @@ from farm.runtime.answered import Judge, judged_again, trials_of
 from farm.runtime.trials import tasks_of
 from farm.runtime.worker import score_shard, scorer_of
 from farm.scoring.registry import scorer
-from farm.store.protocol import TASKS_FILE, Store
+from farm.store.protocol import MODELS_FILE, TASKS_FILE, Store
 
 if TYPE_CHECKING:
     from farm.scoring.programs import ProgramRunner
@@ -75,6 +75,7 @@ def verify(
     try:
         dataset, questions, cases = digests()
         if has_trials(plan):
+            store.read_kept(MODELS_FILE)
             tasks = tasks_of(store)
             questions = plan.tasks_sha256  # of the tasks file, from which the plan is made again
             problems += _trial_problems(plan, tasks)
@@ -129,7 +130,7 @@ def _trial_problems(plan: Plan, tasks: Mapping[str, TaskSpec]) -> Iterator[str]:
             f"{TASKS_FILE}: tasks and metrics of this farm make {again.identity.scorer}, the plan "
             f"says {plan.identity.scorer}"
         )
-    elif again != plan:
+    elif msgspec.structs.replace(again, files=plan.files, checksum=plan.checksum) != plan:
         yield f"{TASKS_FILE}: its tasks make another plan than the one that is there"
 
 
