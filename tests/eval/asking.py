@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,18 +166,25 @@ def worker_of(process: subprocess.Popen[bytes]) -> int:
     return pid
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Look until something that tells nobody of itself, a file or a process, is as it should."""
+    end = time.monotonic() + _PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"not within {_PATIENCE_S:g} s"
+        time.sleep(0.005)
+
+
 def gone(pid: int) -> None:
     """Wait until a process of somebody else's is no more, or a zombie."""
-    end = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        if state == "Z":
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"process {pid} lives on")
+    wait_until(lambda: _is_gone(pid))
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rsplit(")", 1)[1].split()[0] == "Z"
 
 
 def kill(pid: int) -> None:
