@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 CACHE_FILE: Final = "generations.sqlite"
 COSTS_FILE: Final = "costs.jsonl"
 _SHOWN: Final = 100  # bad tasks that are named
+_SILENCE_S: Final = 120.0  # of a process that says twice a second how far it is
 # Settings that change how a model is asked and not what it answers; headers may hold secrets.
 _OPERATIONAL: Final = frozenset(
     {"concurrency", "adaptive", "rpm", "tpm", "timeout_s", "attempts", "case_timeout_s"}
@@ -271,6 +272,8 @@ def prepared(
         name=f"eval-{secrets.token_hex(4)}",
         worker_command=command,
         isolation=isolation,
+        deadline_grace_s=settings.grace_s,  # what is out is paid for
+        stall_s=_SILENCE_S,
         shards_per_process=max(1, len(plan.shards)),
         shards_per_batch=max(1, ceil(sum(limits) / per_shard)),
     )

@@ -89,3 +89,21 @@ def test_one_slow_start_is_not_a_dead_endpoint(count: int) -> None:
     """Fewer than three lost connections never halt a run, however far apart."""
     story = [(1000.0 * n, LOST) for n in range(count)]
     assert played(story)[1] is None
+
+
+@pytest.mark.parametrize(("given", "lost"), [(FINE, False), (LOST, True), (DENIED, True)])
+def test_an_answer_that_was_out_when_the_run_halted_is_given(given: Generation, lost: bool) -> None:
+    """It is paid for; only a call that failed has nothing to lose."""
+
+    async def story() -> Generation | None:
+        async def send(call: Call) -> Generation:
+            guard.halt()
+            return given
+
+        guard = Guard(send, model="m", patience_s=60, tell=Heard(), clock=Clock())
+        try:
+            return await guard(Call(request(), "d"))
+        except Halted:
+            return None
+
+    assert run(story()) == (None if lost else given)
