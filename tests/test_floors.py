@@ -20,9 +20,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("farm.files", "farm.store", "farm.sandbox", "farm.adapters"),
     ("farm.runtime", "farm.qualify"),
     ("farm.engines",),
-    ("farm.config", "farm.log", "farm.wiring", "farm.wiring_qualify"),
+    ("farm.config", "farm.log", "farm.outlet", "farm.wiring", "farm.wiring_qualify"),
     ("farm.cli", "farm.runtime.worker_main"),
-    ("farm",),
+    ("farm", "farm.__main__"),
 )
 BESIDE = {
     ("farm.store", "farm.files"),  # a directory store is made of files
@@ -30,6 +30,7 @@ BESIDE = {
     ("farm.wiring", "farm.log"),
     ("farm.wiring_qualify", "farm.config"),
     ("farm.log", "farm.config"),
+    ("farm.log", "farm.outlet"),
 }
 # The loops act through protocols; concrete doors are named in farm.wiring alone.
 LOOPS = ("farm.runtime", "farm.qualify")

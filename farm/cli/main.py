@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -38,7 +40,30 @@ COMMANDS = {
     "schema": ("farm.cli.schema", "Print the JSON Schema of a file or stream."),
     "demo": ("farm.cli.demo", "Show a crash and its recovery, with real processes."),
 }
+_PATIENCE_S = 2.0  # with a stderr whose reader takes nothing
 _EPILOG = "Every command prints JSON on stdout; the log and all failures go to stderr."
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGINT or SIGTERM came outside of a run; what was begun cleans up behind itself.
+
+    A KeyboardInterrupt, which event loops let pass where they would swallow others.
+    """
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+        super().__init__(number.name)
+
+
+class CutShort(FarmError):
+    """A command was interrupted outside of a run; its exit code is that of the signal."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        again = shlex.join(["farm", *sys.argv[1:]])
+        self.exit_code = 128 + number
+        super().__init__(
+            f"interrupted by {number.name}; everything finished is kept, continue with: {again}"
+        )
 
 
 class LazyGroup(click.Group):
@@ -53,7 +78,15 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        _heed(_interrupt)  # from here on something may be begun that must be cleaned up
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; says how it was interrupted, before click makes something else of it."""
+        try:
+            return super().invoke(ctx)
+        except Interrupted as error:
+            raise CutShort(error.number) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -100,50 +133,58 @@ def farm() -> None:
 def main() -> None:
     """Run a command; end with its exit code and never with a traceback."""
     open_closed_streams()
-    signal.signal(signal.SIGTERM, _terminate)
     try:
-        code: Any = farm.main(standalone_mode=False)
+        code = _run()
+    except Interrupted as again:  # while the failure before it was told
+        code = 128 + again.number
+    _heed(signal.SIG_DFL)  # all is said and done, and the interpreter closes what it has open
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
+        code: Any = farm.main(prog_name="farm", standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Abort:  # what click makes of a Ctrl-C
-        code = _interrupted(signal.SIGINT)
     except click.ClickException as error:
         _show(error)
-        code = error.exit_code
+        return error.exit_code
     except FarmError as error:
         fail(str(error))
-        code = error.exit_code
-    except KeyboardInterrupt:
-        code = _interrupted(signal.SIGINT)
-    except Terminated:
-        code = _interrupted(signal.SIGTERM)
+        return error.exit_code
     except BrokenPipeError:
         # the reader of our output went away, as `| head` does; what was done is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 0
+        return 0
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{os.strerror(error.errno or 0).lower()}")
-        code = 1
+        return 1
     except RecursionError:
         fail("the input is nested too deeply")
-        code = 1
+        return 1
     except MemoryError:
         fail("out of memory: give the machine more, or split the input")
-        code = 1
+        return 1
     except Exception as error:  # noqa: BLE001  the last fence: a person gets one line, always
-        code = _last_words(error)
-    sys.exit(code or 0)
+        return _last_words(error)
+    return int(code or 0)
 
 
 def fail(message: str) -> None:
     """Say on stderr why the command failed, control characters made harmless."""
+    _say("".join(f"farm: {printable(line)}\n" for line in message.splitlines()))
+
+
+def _say(text: str) -> None:
+    """Write on stderr; a reader that has stalled must not keep the command from ending."""
+    # here and not at the top: most commands have nothing to say
+    from farm.files.stream import STDERR, silence, write_in_time
+
     try:
-        for line in message.splitlines():
-            sys.stderr.write(f"farm: {printable(line)}\n")
         sys.stderr.flush()
+        write_in_time(STDERR, text.encode(errors="backslashreplace"), timeout_s=_PATIENCE_S)
     except OSError:
-        # nobody listens; the interpreter must not fail again when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        silence(STDERR)  # nobody listens; the interpreter must not fail again at exit
 
 
 def _last_words(error: BaseException) -> int:
@@ -162,24 +203,16 @@ def _show(error: click.ClickException) -> None:
     text = io.StringIO()
     error.show(file=text)
     lines = [printable(line.expandtabs(4)) for line in text.getvalue().splitlines()]
-    sys.stderr.write("\n".join(lines) + "\n")
-    sys.stderr.flush()
+    _say("".join(f"{line}\n" for line in lines))
 
 
-def _interrupted(number: signal.Signals) -> int:
-    fail(
-        f"interrupted by {number.name}; everything finished is kept, "
-        "run the same command to continue"
-    )
-    return 128 + number
+def _interrupt(number: int, frame: object) -> None:
+    raise Interrupted(signal.Signals(number))
 
 
-class Terminated(BaseException):
-    """SIGTERM came while no run was there to drain; what was begun cleans up behind itself."""
-
-
-def _terminate(number: int, frame: object) -> None:
-    raise Terminated
+def _heed(handler: Callable[[int, Any], None] | signal.Handlers) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
 
 
 def open_closed_streams() -> None:
@@ -195,7 +228,3 @@ def open_closed_streams() -> None:
                 os.close(nowhere)
             stream = open(number, "w" if number else "r", encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, stream)  # for the life of the process
-
-
-if __name__ == "__main__":  # `python -I -m farm.cli.main`, where the script is not on the path
-    main()

@@ -62,6 +62,8 @@ EVENTS: Final[dict[str, tuple[str, dict[str, type]]]] = {
     "shard.failed": ("warning", {**_SHARD, "attempts": int, "reason": str}),
     "shard.quarantined": ("error", {"shard": str, "version": int, "attempts": int}),
     "shard.requeued": ("info", {"shard": str, "version": int}),
+    # in a log whose reader does not keep up, in the place of what is in the store alone
+    "log.dropped": ("warning", {"lines": int}),
 }
 
 
