@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from farm.store.directory import DirectoryStore, exists, wall_clock
 from farm.store.protocol import Store
 
 if TYPE_CHECKING:
+    from signal import Signals
+
+    from farm.runtime.interrupts import Interrupts
     from farm.runtime.supervisor import Ending
     from farm.sandbox.runner import Sandbox
     from farm.store.initialize import Request
@@ -142,6 +146,7 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
     # here and not at the top: anyio loads for 40 ms, which only a run needs
     import anyio
 
+    from farm.runtime.interrupts import Interrupts
     from farm.runtime.supervisor import anything_to_do
 
     store.confirm()
@@ -158,7 +163,8 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
         settings = _isolated(store.plan, settings)
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
-        return anyio.run(_evaluate, store, settings, on_events)
+        with Interrupts(leave=lambda number: _leave(number, settings.again)) as interrupts:
+            return anyio.run(_evaluate, store, settings, on_events, interrupts)
     finally:
         lock.close()
 
@@ -214,10 +220,20 @@ def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
     return ending
 
 
-async def _evaluate(store: Store, settings: RunSettings, on_events: OnEvents) -> Ending:
+async def _evaluate(
+    store: Store, settings: RunSettings, on_events: OnEvents, interrupts: Interrupts
+) -> Ending:
     from farm.runtime.evaluate import evaluate
 
-    return await evaluate(store, settings, on_events=on_events)
+    return await evaluate(store, settings, on_events=on_events, interrupts=interrupts)
+
+
+def _leave(number: Signals, again: str) -> None:
+    """End this process at once; what is committed is durable and workers die with it."""
+    from farm.log import last_line
+
+    last_line(f"left at once by {number.name}; everything finished is kept, continue with: {again}")
+    os._exit(128 + number)
 
 
 def run_settings(store: str, settings: RunSettings) -> RunSettings:
@@ -236,6 +252,7 @@ def run_settings(store: str, settings: RunSettings) -> RunSettings:
         settings,
         incarnation=current_incarnation() if settings.now_ms is None else "",
         name=f"run-{secrets.token_hex(4)}",
+        again=f"farm run --store {shlex.quote(store)}",
         worker_command=command,
         is_gone=is_gone,
     )

@@ -60,7 +60,7 @@ def command(what: str, input: str | None, workers: int, shards: int, quiet: bool
 def _crash_a_worker(store: str) -> None:
     crashed = subprocess.run(
         [
-            sys.executable, "-I", "-m", "farm.cli.main", "worker", "--store", store,
+            sys.executable, "-I", "-m", "farm", "worker", "--store", store,
             "--worker-id", "crashes", "--now-ms", str(_CLAIMED_AT), "--lease-ms", str(_LEASE_MS),
             "--crash-after-claim",
         ],

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from farm.core.change import Claim, Publish
+from farm.core.change import Claim, Publish, Release
 from farm.core.lease import Lease, describe
 from farm.core.message import Assignment
 from farm.core.receipt import receipt_name
@@ -70,6 +70,14 @@ def work_once(
         now=settings.now_ms,
     )
     return _only(store.commit([publish]).outcomes[0])
+
+
+def give_back(store: Store, claimed: Lease, *, reason: str) -> None:
+    """Open a claimed shard to others at once, unless it is done or somebody else's by now."""
+    release = Release(
+        shard=claimed.shard, worker=claimed.worker, version=claimed.version, reason=reason
+    )
+    store.commit([release])
 
 
 def _still_ours(store: Store, claimed: Lease, *, now: int) -> None:

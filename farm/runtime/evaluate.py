@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from farm.core.event import Event, Note, note
 from farm.core.ledger import Ledger
 from farm.errors import FarmError
+from farm.runtime.interrupts import Interrupts
 from farm.runtime.settings import RunSettings
 from farm.runtime.supervisor import Ending, Supervisor, standing
 from farm.store.protocol import Store
@@ -18,7 +19,11 @@ EXIT_PARTIAL = 4
 
 
 async def evaluate(
-    store: Store, settings: RunSettings, *, on_events: Callable[[Sequence[Event]], None]
+    store: Store,
+    settings: RunSettings,
+    *,
+    on_events: Callable[[Sequence[Event]], None],
+    interrupts: Interrupts | None = None,
 ) -> Ending:
     """Work on a run until nothing is left that may be done; tell how it ended.
 
@@ -26,7 +31,8 @@ async def evaluate(
     """
     began = time.monotonic()
     try:
-        ending = await Supervisor(store, settings, on_events=on_events).run()
+        supervisor = Supervisor(store, settings, on_events=on_events, interrupts=interrupts)
+        ending = await supervisor.run()
     except FarmError as error:
         elapsed_s = round(time.monotonic() - began, 6)
         _tell_failure(store, error, elapsed_s=elapsed_s, on_events=on_events)

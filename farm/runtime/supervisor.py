@@ -22,6 +22,7 @@ from farm.core.lease import Lease, eligible
 from farm.core.ledger import Ledger
 from farm.errors import FarmError, Fenced
 from farm.runtime.committer import Committer
+from farm.runtime.interrupts import Interrupts
 from farm.runtime.process import WorkerProcess, WorkerStartFailed
 from farm.runtime.settings import RunSettings
 from farm.runtime.shift import Shift
@@ -82,9 +83,15 @@ class Supervisor:
     """Runs workers on a store until nothing is left that it may do."""
 
     def __init__(
-        self, store: Store, settings: RunSettings, *, on_events: Callable[[Sequence[Event]], None]
+        self,
+        store: Store,
+        settings: RunSettings,
+        *,
+        on_events: Callable[[Sequence[Event]], None],
+        interrupts: Interrupts | None = None,
     ) -> None:
         self._settings = settings
+        self._interrupts = interrupts
         self._committer = Committer(store, on_events=on_events)
         self._cap = Semaphore(settings.workers)
         self._shifts: dict[str, Shift] = {}
@@ -110,7 +117,8 @@ class Supervisor:
         """
         async with anyio.create_task_group() as service:
             service.start_soon(self._committer.run)
-            service.start_soon(self._watch_signals, service)
+            if self._interrupts is not None:
+                service.start_soon(self._watch_signals, service, self._interrupts)
             if self._settings.now_ms is None:
                 service.start_soon(self._renew)
             await self._supervise()
@@ -361,24 +369,17 @@ class Supervisor:
         for shift in self._shifts.values():
             shift.dismiss(grace_s=grace_s)
 
-    async def _watch_signals(self, service: TaskGroup) -> None:
-        """Drain on the first signal, end the workers on the second, leave on the third.
+    async def _watch_signals(self, service: TaskGroup, interrupts: Interrupts) -> None:
+        """Drain on the first signal, end the workers on the second; the third leaves by itself.
 
         Nothing here waits for the disk: a person who presses again is heard at once.
         """
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            count = 0
-            async for number in signals:
-                count += 1
-                if count == 1:
-                    self._ending.signal = number
-                    reason = f"{number.name}: workers may finish their shards"
-                    self._drain(grace_s=self._settings.grace_s)
-                    service.start_soon(self._announce, reason)
-                elif count == 2:
-                    self._drain(grace_s=0)
-                else:
-                    os._exit(128 + number)
+        number = await interrupts.next()
+        self._ending.signal = number
+        self._drain(grace_s=self._settings.grace_s)
+        service.start_soon(self._announce, f"{number.name}: workers may finish their shards")
+        await interrupts.next()
+        self._drain(grace_s=0)
 
     async def _announce(self, reason: str) -> None:
         try:

@@ -23,7 +23,7 @@ from farm.store.caseorder import dataset_digests
 from farm.store.directory import DirectoryStore
 from farm.wiring import InitOptions, ensure_store, run, run_settings
 
-FARM = (sys.executable, "-I", "-m", "farm.cli.main")
+FARM = (sys.executable, "-I", "-m", "farm")
 Done = dict[str, tuple[int, str]]  # shard -> version and digest of its accepted receipt
 
 
