@@ -7,7 +7,6 @@ after it has ended.
 
 from __future__ import annotations
 
-import math
 import signal
 import socket
 import time
@@ -40,7 +39,7 @@ class Interrupts:
         self._leave = leave
         self._clock = clock
         self._came: list[signal.Signals] = []
-        self._last = -math.inf
+        self._last = 0.0
         self._taken = 0
 
     def __enter__(self) -> Interrupts:
@@ -76,7 +75,7 @@ class Interrupts:
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         now = self._clock()
-        if now - self._last < _INSTANT_S:
+        if self._came and self._came[-1] == number and now - self._last < _INSTANT_S:
             return
         self._last = now
         self._came.append(signal.Signals(number))
