@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
@@ -45,8 +46,12 @@ class Log(AbstractContextManager["Log"]):
         log_format: LogFormat = "auto",
         quiet: bool = False,
         file: str = "",
+        progress: bool = True,
     ) -> None:
-        """Open the log; raises `StorageError` when `file` cannot be appended to."""
+        """Open the log; raises `StorageError` when `file` cannot be appended to.
+
+        Without `progress` there is no progress line: the command shows its own.
+        """
         self._outlets: list[Outlet] = []
         self._file: _LogFile | None = None
         if file:
@@ -54,7 +59,7 @@ class Log(AbstractContextManager["Log"]):
             self._outlets.append(Outlet(self._file.write, count=dropped))
         self._screen: _Screen | None = None
         if not quiet:
-            self._screen = _Screen(environment=environment, log_format=log_format)
+            self._screen = _Screen(environment, log_format=log_format, progress=progress)
             self._outlets.append(Outlet(self._screen.write, count=dropped))
 
     def write(self, events: Sequence[Event]) -> None:
@@ -106,7 +111,7 @@ class _LogFile:
 class _Screen:
     """Standard error: lines for people on a terminal, JSON lines in a pipe."""
 
-    def __init__(self, *, environment: Environment, log_format: LogFormat) -> None:
+    def __init__(self, environment: Environment, *, log_format: LogFormat, progress: bool) -> None:
         on_terminal = os.isatty(STDERR)
         terminal = on_terminal and not environment.dumb
         self._progress: _ProgressLine | None = None
@@ -114,7 +119,7 @@ class _Screen:
         if log_format == "json" or (log_format == "auto" and not on_terminal):
             self._log = _json_logger(on_terminal=on_terminal)
             return
-        if terminal and log_format == "auto":
+        if terminal and log_format == "auto" and progress:
             self._progress = _ProgressLine(colours=not environment.no_color)
         self._log = _console_logger(
             colours=terminal and not environment.no_color, progress=self._progress
@@ -186,6 +191,8 @@ def _console_logger(*, colours: bool, progress: _ProgressLine | None) -> Callabl
 
     renderer = structlog.dev.ConsoleRenderer(colors=colours, sort_keys=False, pad_event_to=18)
     say = print_to_stderr if progress is None else progress.print
+    if progress is None and os.isatty(STDERR):
+        say = _print_above  # a view that a command draws by itself
 
     def log(event: Event) -> None:
         if event.level not in _SHOWN_ON_CONSOLE or event.event in _TOO_MANY:
@@ -205,6 +212,12 @@ def _console_logger(*, colours: bool, progress: _ProgressLine | None) -> Callabl
 def print_to_stderr(text: str) -> None:
     """Write a line to stderr."""
     write_stream(STDERR, f"{text}\n".encode(errors="backslashreplace"))
+
+
+def _print_above(text: str) -> None:
+    """Write a line to what stands for stderr: above a live view, while there is one."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 def last_line(text: str) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from farm.core.event import Event, note
 from farm.core.isolation import isolation_of
-from farm.core.plan import Plan, ScorerName, check_identity
+from farm.core.plan import TASKS, Plan, ScorerName, check_identity
 from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from signal import Signals
 
     from farm.runtime.interrupts import Interrupts
-    from farm.runtime.supervisor import Ending
+    from farm.runtime.supervisor import Ending, Watch
     from farm.sandbox.runner import Sandbox
     from farm.store.initialize import Request
 
@@ -82,13 +82,14 @@ def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> Non
     if options.input is None:
         raise SpecError(f"there is no store at {path!r} yet: give --input FILE to make one")
     initialize(path, request, default_scorer=scorer_name())
-    _tell_of_the_store(path, on_events)
+    tell_of_the_store(path, on_events)
 
 
 def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEvents) -> None:
     """Make a store of another's cases under another scorer, unless it is there already."""
     from farm.store.initialize import initialize_copy
 
+    check_recorded(old.plan)
     wanted = _wanted_scorer(name)
     if exists(into):
         with open_store(into) as store:
@@ -96,10 +97,11 @@ def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEve
             check_identity(store.plan.identity, given, store=into)
         return
     initialize_copy(into, old, scorer=wanted)
-    _tell_of_the_store(into, on_events)
+    tell_of_the_store(into, on_events)
 
 
-def _tell_of_the_store(path: str, on_events: OnEvents) -> None:
+def tell_of_the_store(path: str, on_events: OnEvents) -> None:
+    """Tell that a store was made."""
     with open_store(path) as store:
         plan = store.plan
         made = note(
@@ -138,10 +140,19 @@ def _wanted_scorer(name: str) -> ScorerName:
         raise UsageError(f"--scorer: {error}") from error
 
 
-def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) -> Ending:
+def run(
+    store: DirectoryStore,
+    settings: RunSettings,
+    *,
+    on_events: OnEvents,
+    prepare: Callable[[Plan, RunSettings], RunSettings] | None = None,
+    watch: Watch | None = None,
+) -> Ending:
     """Run a store to its end, as far as it goes, holding its run lock.
 
-    A run with nothing to do changes no file: its events go to the log alone.
+    A run with nothing to do changes no file: its events go to the log alone. `prepare` completes
+    the settings once the lock is held, and refuses what cannot be run; by default for programs.
+    `watch` looks on.
     """
     # here and not at the top: anyio loads for 40 ms, which only a run needs
     import anyio
@@ -161,12 +172,18 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
         if not anything_to_do(store.ledger(), settings, now=now):
             return _nothing_to_do(store, on_events)
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
-        settings = _isolated(store.plan, settings)
+        settings = (prepare or isolated)(store.plan, settings)
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
         with Interrupts(leave=lambda number: _leave(number, settings.again)) as interrupts:
-            return anyio.run(_evaluate, store, settings, on_events, interrupts)
+            return anyio.run(_evaluate, store, settings, on_events, interrupts, watch)
     finally:
         lock.close()
+
+
+def check_recorded(plan: Plan) -> None:
+    """Refuse a run whose cases are asked of models where recorded predictions are scored."""
+    if plan.identity.scorer.name == TASKS:
+        raise SpecError("the cases of this run are asked of models: continue it with `farm eval`")
 
 
 @contextmanager
@@ -178,6 +195,7 @@ def programs_of(
     Raises `SandboxUnavailable` before anything is done when the machine does not grant what is
     asked for.
     """
+    check_recorded(plan)
     if not scorer(plan.identity.scorer.name).runs_programs:
         yield None
         return
@@ -190,7 +208,7 @@ def programs_of(
         yield sandbox
 
 
-def _isolated(plan: Plan, settings: RunSettings) -> RunSettings:
+def isolated(plan: Plan, settings: RunSettings) -> RunSettings:
     """Complete settings where programs are to be run; refuses before anything is claimed.
 
     No more workers than cores, each with one slot: more would only make programs look slow.
@@ -221,11 +239,15 @@ def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
 
 
 async def _evaluate(
-    store: Store, settings: RunSettings, on_events: OnEvents, interrupts: Interrupts
+    store: Store,
+    settings: RunSettings,
+    on_events: OnEvents,
+    interrupts: Interrupts,
+    watch: Watch | None,
 ) -> Ending:
     from farm.runtime.evaluate import evaluate
 
-    return await evaluate(store, settings, on_events=on_events, interrupts=interrupts)
+    return await evaluate(store, settings, on_events=on_events, interrupts=interrupts, watch=watch)
 
 
 def _leave(number: Signals, again: str) -> None:

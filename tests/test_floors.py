@@ -20,8 +20,17 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("farm.files", "farm.store", "farm.sandbox", "farm.adapters"),
     ("farm.runtime", "farm.qualify"),
     ("farm.engines",),
-    ("farm.config", "farm.log", "farm.outlet", "farm.wiring", "farm.wiring_qualify"),
-    ("farm.cli", "farm.runtime.worker_main"),
+    (
+        "farm.config",
+        "farm.log",
+        "farm.outlet",
+        "farm.wiring",
+        "farm.wiring_qualify",
+        "farm.wiring_eval",
+        "farm.wiring_evalreport",
+        "farm.view",
+    ),
+    ("farm.cli", "farm.runtime.worker_main", "farm.runtime.asker_main"),
     ("farm", "farm.__main__"),
 )
 BESIDE = {
@@ -29,6 +38,9 @@ BESIDE = {
     ("farm.wiring", "farm.config"),
     ("farm.wiring", "farm.log"),
     ("farm.wiring_qualify", "farm.config"),
+    ("farm.wiring_eval", "farm.wiring"),
+    ("farm.view", "farm.config"),
+    ("farm.runtime.asker_main", "farm.runtime.worker_main"),  # its private stdout, its watch
     ("farm.log", "farm.config"),
     ("farm.log", "farm.outlet"),
 }

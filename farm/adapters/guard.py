@@ -20,6 +20,7 @@ _DEAD_TRIES: Final = 3
 _WAYS_OUT: Final = {
     "denied": "check the key and the account, then run the same command again",
     "missing": "check base_url and model, then run the same command again",
+    "stopped": "run the same command again",
     "dead_endpoint": "start the endpoint or check base_url, then run the same command again",
 }
 
@@ -51,6 +52,11 @@ class Guard:
         self._ever_answered = False
         self._reason = ""  # why it tripped, a key of _WAYS_OUT
         self._detail = ""
+
+    def halt(self) -> None:
+        """Refuse every further call, because the run is to end."""
+        if not self._reason:
+            self._reason, self._detail = "stopped", "the run is ending"
 
     async def __call__(self, call: Call) -> Generation:
         """Call unless the guard has tripped; raises `Halted` when it has, or trips now."""

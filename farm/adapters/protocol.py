@@ -78,6 +78,17 @@ class Model(Protocol):
     def model_id(self) -> str:
         """Name the model in reports."""
 
+    @property
+    def in_flight(self) -> int:
+        """How many calls are out now."""
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls may be out now."""
+
+    def halt(self) -> None:
+        """Let no further call out; those that are out may end. What waits raises `Halted`."""
+
     async def ask(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Generation:
         """Answer, from the cache or by as many calls as the limits allow.
 

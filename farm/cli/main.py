@@ -25,6 +25,7 @@ COMMANDS = {
     "init": ("farm.cli.init", "Bind a prediction file to a store."),
     "run": ("farm.cli.run", "Run to the end and print the report."),
     "worker": ("farm.cli.worker", "Claim, score and publish one shard by hand."),
+    "eval": ("farm.cli.eval", "Ask models, score their answers and print the report."),
     "status": ("farm.cli.status", "Print the report of where a run stands."),
     "verify": ("farm.cli.verify", "Re-derive everything in a store and say what does not hold."),
     "events": ("farm.cli.events", "Print the events of a run."),

@@ -51,6 +51,11 @@ EVENTS: Final[dict[str, tuple[str, dict[str, type]]]] = {
     "endpoint.paused": ("info", {"model": str, "wait_s": float}),
     "endpoint.slowed": ("info", {"model": str, "concurrency": int, "kind": str}),
     "endpoint.halted": ("error", {"model": str, "reason": str, "detail": str}),
+    "model.progressed": (
+        "debug",
+        {"model": str, "done": int, "trials": int, "rate": float, "in_flight": int}
+        | {"concurrency": int, "busy": int, "mean": float, "cost": str},
+    ),
     "shard.claimed": ("info", {**_SHARD, "until": int, "cases": int}),
     "shard.completed": (
         "info",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from farm.core.event import Note
 from farm.core.receipt import ReceiptReference
 from farm.errors import FarmError
 
@@ -77,7 +78,48 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=
     exit_code: int
 
 
-Message = Ready | Started | Progressed | Scored | Stopped
+class Returned(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="shard.returned"):
+    """The shard cannot be finished now, and not for a fault of the worker: asking failed.
+
+    It is given back unfinished and uncharged, and not handed out again in this run.
+    """
+
+    shard: str
+    version: int
+    reason: str
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="worker.noted"):
+    """Events for the run's stream."""
+
+    notes: tuple[Note, ...]
+
+
+class ModelPulse(msgspec.Struct, frozen=True, kw_only=True):
+    """How far this process has come with a model; sums since it started."""
+
+    done: int  # trials with a verdict
+    scored: int  # those that count in a mean
+    score: float  # their sum
+    in_flight: int  # calls that are out now
+    concurrency: int  # calls that may be out now
+    busy: int  # answers that asked to come back later
+
+
+class Pulse(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="worker.pulse"):
+    """How far the process has come, said now and then; `cost` is what the run has spent so far."""
+
+    models: dict[str, ModelPulse]
+    cost: str  # for people, "" when nothing had a price
+
+
+class Halting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run.halting"):
+    """The run cannot go on now: no more may be asked. Nothing is wrong with the worker."""
+
+    reason: str
+
+
+Message = Ready | Started | Progressed | Scored | Returned | Noted | Pulse | Halting | Stopped
 
 _encoder = msgspec.json.Encoder()
 _batches = msgspec.json.Decoder(Batch)

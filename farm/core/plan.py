@@ -16,6 +16,7 @@ from farm.core.ledger import Ledger
 from farm.errors import Corrupt, IdentityMismatch
 
 SCHEMA = 1
+TASKS = "tasks"  # the scorer of a plan whose cases are asked of models: each task names its metric
 
 
 class ScorerName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

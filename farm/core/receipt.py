@@ -38,7 +38,8 @@ class Receipt(
     """The verdicts of one shard, in the order of its cases.
 
     `isolation` is what all programs that were run for it had around them at least; None, and
-    not written, where no program was run. Like the pid it is a fact of the attempt.
+    not written, where no program was run. Like the pid it is a fact of the attempt. `answers`
+    are what models said, one for each case, where they were asked; see `farm.core.answer`.
     """
 
     worker_pid: int
@@ -46,6 +47,7 @@ class Receipt(
     correct: int
     total: int
     isolation: Isolation | None = None
+    answers: tuple[msgspec.Raw, ...] = ()
 
 
 class _Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -74,7 +76,11 @@ def receipt_name(shard: str, version: int) -> str:
 
 
 def build_receipt(
-    results: Sequence[CaseResult], *, worker_pid: int, isolation: Isolation | None = None
+    results: Sequence[CaseResult],
+    *,
+    worker_pid: int,
+    isolation: Isolation | None = None,
+    answers: tuple[msgspec.Raw, ...] = (),
 ) -> Receipt:
     """Make a receipt of verdicts; the totals are counted here and nowhere else."""
     correct = [result.correct for result in results].count(True)
@@ -84,6 +90,7 @@ def build_receipt(
         correct=correct,
         total=len(results),
         isolation=isolation,
+        answers=answers,
     )
 
 

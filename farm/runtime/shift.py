@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import anyio
 
@@ -19,8 +20,12 @@ from farm.core.lease import Lease
 from farm.core.message import (
     Assignment,
     Batch,
+    Halting,
     Message,
+    Noted,
     ProtocolError,
+    Pulse,
+    Returned,
     Scored,
     Started,
     Stopped,
@@ -38,6 +43,25 @@ _LOG_S = 1.0
 _LOG_LINES = 200  # of a worker's stderr that are passed on
 
 
+class Hears(Protocol):
+    """What a shift tells the run of as it happens; nothing here waits."""
+
+    def published(self, lease: Lease) -> None:
+        """Hear that a receipt counts."""
+
+    def returned(self, shard: str, reason: str) -> None:
+        """Hear that a shard was given back and is not wanted again in this run."""
+
+    def unwanted(self) -> frozenset[str]:
+        """Say which shards were given back."""
+
+    def halting(self, reason: str) -> None:
+        """Hear that the run is to end: no worker may go on."""
+
+    def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
+        """Hear how far a worker is; give what is to be told of it."""
+
+
 class Shift:
     """The time of one worker process; `run` returns when it is over and settled."""
 
@@ -53,7 +77,7 @@ class Shift:
         ttl_ms: Callable[[], int],
         commit: Commit,
         tell: Callable[[Sequence[Note]], Awaitable[None]],
-        on_published: Callable[[Lease], None],
+        hears: Hears,
     ) -> None:
         """Prepare a shift on `first`.
 
@@ -75,9 +99,10 @@ class Shift:
         self._ttl_ms = ttl_ms
         self._commit = commit
         self._tell = tell
-        self._on_published = on_published
+        self._hears = hears
         # leases that ran out, by a clock that may be set back: nobody has taken them for certain
         self._given_up: list[Lease] = []
+        self._told: list[Note] = []  # events that messages brought along
         self._queue: list[str] = []  # shards handed out and not started yet
         self._input_open = True
         self._reason = ""  # what the worker did wrong
@@ -163,7 +188,7 @@ class Shift:
         self._silent_from = anyio.current_time() + _LAST_WORDS_S
         self._listening.deadline = min(self._listening.deadline, self._silent_from)
 
-    def _check_turn(self, message: Started | Scored) -> None:
+    def _check_turn(self, message: Started | Scored | Returned) -> None:
         """Refuse a message about a shard that the worker was never handed under this version.
 
         A shard that was lost meanwhile, and maybe handed to it again, is no fault of the worker.
@@ -192,6 +217,9 @@ class Shift:
             changes.append(self._claim(want))
         if changes:
             await self._change(changes)
+        if self._told:
+            told, self._told = self._told, []
+            await self._tell(told)
         if self._input_open and not self._queue:  # nothing that it has not begun, nothing to come
             self._input_open = False
             await self._process.end_input()
@@ -220,6 +248,21 @@ class Shift:
                             now=self._settings.now_ms,
                         )
                     )
+            case Returned(shard=shard, version=version, reason=reason):
+                self._check_turn(message)
+                if shard == self.executing:
+                    self.executing = ""
+                self._hears.returned(shard, reason)
+                lease = self.held.get(shard)
+                if lease is not None and lease.version == version:
+                    del self.held[shard]
+                    changes.append(self._release(lease, reason=reason))
+            case Halting(reason=reason):
+                self._hears.halting(reason)
+            case Pulse():
+                self._told.extend(self._hears.pulse(self.name, message))
+            case Noted(notes=notes):
+                self._told.extend(notes)
             case Stopped(reason=reason, exit_code=exit_code):
                 self._reason = reason
                 if exit_code:
@@ -241,6 +284,7 @@ class Shift:
             limit=limit,
             incarnation=settings.incarnation,
             now=settings.now_ms,
+            skip=self._hears.unwanted(),
         )
 
     async def _change(self, changes: Sequence[Change]) -> None:
@@ -256,7 +300,7 @@ class Shift:
                         fenced_note(shard=change.shard, worker=self.name, refusal=outcome)
                     )
                 elif not isinstance(outcome, FarmError):
-                    self._on_published(outcome[0])
+                    self._hears.published(outcome[0])
             elif isinstance(change, Claim) and not isinstance(outcome, FarmError):
                 self._allowance -= len(outcome)
                 self.held.update({lease.shard: lease for lease in outcome})

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 from anyio import CancelScope, Semaphore
@@ -20,6 +21,7 @@ from farm.core.change import Change, Claim, Outcome, Reclaim, Release, Renew
 from farm.core.event import Event, Note, note
 from farm.core.lease import Lease, eligible
 from farm.core.ledger import Ledger
+from farm.core.message import Pulse
 from farm.errors import FarmError, Fenced
 from farm.runtime.committer import Committer
 from farm.runtime.interrupts import Interrupts
@@ -35,11 +37,23 @@ _KILL_GRACE_S = 1.0
 _LONG_ENOUGH_MS = 30_000  # no lease is made longer than this because one was lost
 
 
+class Watch(Protocol):
+    """Who looks on while a run goes; nothing here waits."""
+
+    def published(self, lease: Lease) -> None:
+        """Hear that a receipt counts."""
+
+    def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
+        """Hear how far a worker is; give what is to be told of it."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Ending:
     """How a supervised run ended, apart from what stands in the ledger."""
 
     published: list[Lease] = field(default_factory=list)
+    returned: dict[str, str] = field(default_factory=dict)  # shard -> why it cannot be finished
+    halted: str = ""  # why nothing more may be asked
     signal: signal.Signals | None = None
     deadline: bool = False
 
@@ -89,9 +103,11 @@ class Supervisor:
         *,
         on_events: Callable[[Sequence[Event]], None],
         interrupts: Interrupts | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._settings = settings
         self._interrupts = interrupts
+        self._watch = watch
         self._committer = Committer(store, on_events=on_events)
         self._cap = Semaphore(settings.workers)
         self._shifts: dict[str, Shift] = {}
@@ -106,7 +122,8 @@ class Supervisor:
         self._ending = Ending()
         cases = max(1, store.plan.cases // max(1, len(store.plan.shards)))
         one_by_one = settings.delay_ms or settings.isolation  # shards that take their time
-        self._batch = 1 if one_by_one else max(1, _BATCH_CASES // cases)
+        by_cases = 1 if one_by_one else max(1, _BATCH_CASES // cases)
+        self._batch = settings.shards_per_batch or by_cases
         self._share = settings.share(len(store.plan.shards))
         self._ttl_ms = settings.ttl_ms
 
@@ -195,6 +212,7 @@ class Supervisor:
             limit=self._limit(self._share),
             incarnation=settings.incarnation,
             now=settings.now_ms,
+            skip=self.unwanted(),
         )
         leases = await self._commit_or_fail([claim])
         if not leases:
@@ -235,7 +253,7 @@ class Supervisor:
                 ttl_ms=lambda: self._ttl_ms,
                 commit=self._commit,
                 tell=self._committer.tell,
-                on_published=self._ending.published.append,
+                hears=self,
             )
             self._shifts[name] = shift
             del self._starting[name]
@@ -251,6 +269,29 @@ class Supervisor:
             self._cap.release()
             self._shift_ended.set()
             self._shift_ended = anyio.Event()
+
+    def published(self, lease: Lease) -> None:
+        """Take note of a receipt that counts."""
+        self._ending.published.append(lease)
+        if self._watch is not None:
+            self._watch.published(lease)
+
+    def returned(self, shard: str, reason: str) -> None:
+        """Take note of a shard that was given back."""
+        self._ending.returned[shard] = reason
+
+    def unwanted(self) -> frozenset[str]:
+        """Say which shards were given back."""
+        return frozenset(self._ending.returned)
+
+    def halting(self, reason: str) -> None:
+        """End the run as pending: workers may finish what they have out."""
+        self._ending.halted = self._ending.halted or reason
+        self._drain(grace_s=self._settings.grace_s)
+
+    def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
+        """Pass on how far a worker is."""
+        return () if self._watch is None else self._watch.pulse(worker, pulse)
 
     def _judge(self, shift: Shift) -> None:
         if shift.failure is not None:

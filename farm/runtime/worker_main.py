@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -40,14 +40,8 @@ _PARENT_CHECK_S = 0.5
 def main(argv: list[str]) -> int:
     """Serve batches from stdin until it ends; give the exit code."""
     options = dict(zip(argv[::2], argv[1::2], strict=True))
-    protocol = _private_stdout()
+    say = open_protocol()
     die_with_parent(int(options["--parent"]))
-
-    def say(message: Message) -> None:
-        data = encode_line(message)
-        while data:
-            data = data[os.write(protocol, data) :]
-
     try:
         with DirectoryStore(options["--store"]) as store, ExitStack() as opened:
             worker = Worker(
@@ -81,6 +75,18 @@ def _open_sandbox(options: dict[str, str], opened: ExitStack) -> ProgramRunner:
         allow_unisolated=options.get("--allow-unisolated") == "yes",
     )
     return opened.enter_context(Sandbox(settings, slots=1))
+
+
+def open_protocol() -> Callable[[Message], None]:
+    """Take stdout for messages alone and give what says them; descriptor 1 becomes stderr."""
+    protocol = _private_stdout()
+
+    def say(message: Message) -> None:
+        data = encode_line(message)
+        while data:
+            data = data[os.write(protocol, data) :]
+
+    return say
 
 
 def _private_stdout() -> int:

@@ -27,7 +27,7 @@ from farm.core.cost import (
     Spent,
 )
 from farm.core.generation import Generation, Request
-from farm.errors import Corrupt, StorageError
+from farm.errors import Corrupt, SpecError, StorageError
 from farm.files.atomic import full_sync, storage_errors, write_fully
 from farm.files.incarnation import current_incarnation, is_gone
 
@@ -53,20 +53,27 @@ class CostLedger:
         self._process = secrets.token_hex(4)
         self._calls = 0
         self._models: dict[int, str] = {}  # call -> model, of calls that are out
-        self._fold = CostFold()
-        self._offset = 0
-        self._line = 0
-        self._suspect = 0  # the number of a line that is no entry, until the next one is seen
         self._broken = ""
         with storage_errors(path):
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(path, flags, 0o600)
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise StorageError(path=path, reason="not a regular file")
-        self._catch_up()
-        torn = self._offset < os.fstat(self._fd).st_size
-        opened = Opened(process=self._process, incarnation=current_incarnation())
+        self._entries = _Entries(path, self._fd)
+        self._entries.catch_up()
+        self._check_currency()
+        torn = self._entries.offset < os.fstat(self._fd).st_size
+        opened = Opened(
+            process=self._process,
+            incarnation=current_incarnation(),
+            currency=prices.currency,
+        )
         self._append(opened, after=b"\n" if torn else b"")
+
+    @property
+    def currency(self) -> str:
+        """What money is counted in."""
+        return self._prices.currency
 
     def begin(self, request: Request, *, digest: str, attempt: int) -> int:
         """Write down that a call is about to be made; attempts count from 1."""
@@ -102,19 +109,19 @@ class CostLedger:
 
     def kept(self, digest: str) -> None:
         """Write down that an answer is durable, if a call for it was answered and is not kept."""
-        self._catch_up()
-        if self._fold.awaits_keeping(digest[:_DIGEST_LENGTH]):
+        self._entries.catch_up()
+        if self._entries.fold.awaits_keeping(digest[:_DIGEST_LENGTH]):
             self._append(Kept(digest=digest[:_DIGEST_LENGTH]))
 
     def spent(self) -> Spent:
         """Sum up tokens and money, over all processes and resumes."""
-        self._catch_up()
-        return self._fold.spent
+        self._entries.catch_up()
+        return self._entries.fold.spent
 
     def spending(self) -> dict[str, Spending]:
         """Sum up everything, by model."""
-        self._catch_up()
-        return self._fold.spending(gone=is_gone)
+        self._entries.catch_up()
+        return self._entries.fold.spending(gone=is_gone)
 
     def sync(self) -> None:
         """Make all entries so far durable; blocks."""
@@ -140,16 +147,45 @@ class CostLedger:
             self._broken = str(error)
             raise
 
-    def _catch_up(self) -> None:
+    def _check_currency(self) -> None:
+        before = self._entries.currency
+        if self._entries.fold.spent.money and before != self._prices.currency:
+            raise SpecError(
+                f"{self.path}: money was counted in {before} so far, the price list is in "
+                f"{self._prices.currency}: give the list of before"
+            )
+
+
+def read_spending(path: str) -> tuple[dict[str, Spending], str]:
+    """Sum up a ledger without adding to it, by model; give the currency of its money as well."""
+    with storage_errors(path), open(path, "rb", buffering=0) as file:
+        entries = _Entries(path, file.fileno())
+        entries.catch_up()
+    return entries.fold.spending(gone=is_gone), entries.currency
+
+
+class _Entries:
+    """The entries of a ledger, folded as far as they were read."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.fold = CostFold()
+        self.currency = "USD"
+        self.offset = 0
+        self._path = path
+        self._fd = fd
+        self._line = 0
+        self._suspect = 0  # the number of a line that is no entry, until the next one is seen
+
+    def catch_up(self) -> None:
         """Fold the whole lines that were appended since the last time, by whomever."""
         rest = b""
         while True:
-            with storage_errors(self.path):
-                block = os.pread(self._fd, _BLOCK, self._offset + len(rest))
+            with storage_errors(self._path):
+                block = os.pread(self._fd, _BLOCK, self.offset + len(rest))
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
                 self._line += 1
-                self._offset += len(line) + 1
+                self.offset += len(line) + 1
                 if line:
                     self._take(line)
             if len(block) < _BLOCK:
@@ -166,10 +202,12 @@ class CostLedger:
         if self._suspect and not isinstance(entry, Opened):
             raise self._corrupt()
         self._suspect = 0  # whoever opened next found a line that was cut short, and ended it
-        self._fold.add(entry)
+        if isinstance(entry, Opened):
+            self.currency = entry.currency
+        self.fold.add(entry)
 
     def _corrupt(self) -> Corrupt:
-        return Corrupt(path=self.path, reason=f"line {self._suspect} is not an entry")
+        return Corrupt(path=self._path, reason=f"line {self._suspect} is not an entry")
 
 
 _encoder = msgspec.json.Encoder()

@@ -5,6 +5,7 @@
     plan.json      identity, scorer, shards with counts, digests, places; written once
     cases.jsonl    the shards' canonical records; written once
     cases.order    the bucket of each record in file order; written once
+    tasks.jsonl    where models are asked: the tasks, with their metrics; written once
     ledger.json    the snapshot of all leases, replaced whole by every commit
     receipts/      immutable, one a (shard, version); losers are kept, never counted
     events.jsonl   append only
@@ -38,7 +39,7 @@ from farm.files.atomic import Folder, storage_errors
 from farm.files.lock import FileLock
 from farm.store.casefile import CASES_NAME, open_to_read, read_extent
 from farm.store.journal import Journal
-from farm.store.protocol import Committed
+from farm.store.protocol import TASKS_FILE, Committed
 
 PLAN_FILE = "plan.json"
 LEDGER_FILE = "ledger.json"
@@ -160,6 +161,11 @@ class DirectoryStore:
         if sha256(data).hexdigest() != shard.sha256:
             raise Corrupt(path=path, reason=f"the cases of {shard.name} do not match their digest")
         return data
+
+    def read_tasks(self) -> bytes:
+        """Give the tasks of an evaluation, a line each."""
+        with _must_be_there(os.path.join(self.path, TASKS_FILE)):
+            return self._folder.read(TASKS_FILE)
 
     def put_receipts(self, receipts: Mapping[str, bytes]) -> None:
         """Make receipts durable, once each; see `Store.put_receipts`."""

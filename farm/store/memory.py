@@ -19,7 +19,7 @@ from farm.core.narration import narrate_all
 from farm.core.plan import Plan, Shard, first_ledger
 from farm.core.receipt import check_bytes, receipt_name
 from farm.errors import Corrupt, Fenced, SpecError
-from farm.store.protocol import Committed
+from farm.store.protocol import TASKS_FILE, Committed
 
 
 class MemoryStore:
@@ -30,12 +30,17 @@ class MemoryStore:
         plan: Plan,
         *,
         cases: Mapping[str, bytes],
+        tasks: bytes = b"",
         invocation_id: str = "",
         clock: Callable[[], float] = lambda: time.time() * 1000,
     ) -> None:
-        """Make a store for `plan`; `cases` gives each shard's canonical records."""
+        """Make a store for `plan`; `cases` gives each shard's canonical records.
+
+        `tasks` are those of an evaluation, a line each.
+        """
         self._plan = plan
         self._cases = dict(cases)
+        self._tasks = tasks
         self._counts = {shard.name: shard.cases for shard in plan.shards}
         self._ledger = first_ledger(plan)
         self._receipts: dict[str, bytes] = {}
@@ -69,6 +74,12 @@ class MemoryStore:
         if sha256(data).hexdigest() != shard.sha256:
             raise Corrupt(path="memory", reason=f"the cases of {shard.name} do not match")
         return data
+
+    def read_tasks(self) -> bytes:
+        """Give the tasks of an evaluation, a line each."""
+        if not self._tasks:
+            raise Corrupt(path=TASKS_FILE, reason="missing, and the run counts on it")
+        return self._tasks
 
     def put_receipts(self, receipts: Mapping[str, bytes]) -> None:
         """Keep receipts, once each; see `Store.put_receipts`."""

@@ -13,6 +13,8 @@ from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan, Shard
 
+TASKS_FILE = "tasks.jsonl"  # of an evaluation: its tasks, a line each
+
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a commit: the ledger after it, an outcome for each change, and the events."""
@@ -44,6 +46,9 @@ class Store(Protocol):
 
     def read_cases(self, shard: Shard) -> bytes:
         """Give a shard's canonical records, each ended by a newline, held against its digest."""
+
+    def read_tasks(self) -> bytes:
+        """Give the tasks of an evaluation, a line each; raises `Corrupt` where there are none."""
 
     def put_receipts(self, receipts: Mapping[str, bytes]) -> None:
         """Make receipts durable under their names (`receipt_name`), once each.

@@ -45,11 +45,14 @@ def test_signals_wake_the_loop_in_the_order_they_came() -> None:
 def test_the_third_leaves_whatever_the_loop_is_doing() -> None:
     """It is acted upon in the handler itself: a loop that hangs would never come to it."""
     clock = Clock()
-    with pytest.raises(Left, match="SIGTERM"), Interrupts(leave=leave, clock=clock):
-        for clock.now in (1.0, 2.0):
-            raise_signal(SIGINT)
-        clock.now = 3.0
-        raise_signal(SIGTERM)
+
+    def press_thrice() -> None:
+        with Interrupts(leave=leave, clock=clock):
+            for clock.now, number in ((1.0, SIGINT), (2.0, SIGINT), (3.0, SIGTERM)):
+                raise_signal(number)
+
+    with pytest.raises(Left, match="SIGTERM"):
+        press_thrice()
 
 
 def test_a_signal_that_comes_twice_in_an_instant_is_one_wish() -> None:
