@@ -19,9 +19,30 @@ def main() -> None:
             signal.signal(number, _leave)
     except KeyboardInterrupt:
         _leave(2)
+    if _answered(sys.argv[1:]):
+        return
     from farm.cli.main import main as command
 
     command()
+
+
+def _answered(arguments: list[str]) -> bool:
+    """Answer what needs no command, before the libraries that a command needs are loaded."""
+    if arguments == ["--version"]:
+        from farm.version import VERSION
+
+        text = f"farm, version {VERSION}\n"
+    elif arguments in (["--help"], ["-h"]):
+        from farm.cli.overview import overview
+
+        text = overview()
+    else:
+        return False
+    try:
+        os.write(1, text.encode())
+    except OSError:  # the long way says what is wrong with stdout
+        return False
+    return True
 
 
 def _leave(number: int, frame: object = None) -> None:

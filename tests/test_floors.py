@@ -13,7 +13,7 @@ PACKAGE = ROOT / "farm"
 # From the ground up. A module may import from its own room and from rooms on lower floors.
 # Rooms on one floor do not know each other; what may is written in BESIDE.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("farm.errors", "farm.lean", "farm.data"),
+    ("farm.errors", "farm.lean", "farm.data", "farm.version"),
     ("farm.core",),
     ("farm.scoring", "farm.stats"),
     ("farm.report",),

@@ -17,32 +17,12 @@ from typing import Any
 
 import click
 
+from farm.cli.overview import COMMANDS, overview
 from farm.core.printable import printable
 from farm.errors import FarmError
+from farm.version import VERSION
 
-# command -> (module, one line for the list of commands)
-COMMANDS = {
-    "init": ("farm.cli.init", "Bind a prediction file to a store."),
-    "run": ("farm.cli.run", "Run to the end and print the report."),
-    "worker": ("farm.cli.worker", "Claim, score and publish one shard by hand."),
-    "eval": ("farm.cli.eval", "Ask models, score their answers and print the report."),
-    "status": ("farm.cli.status", "Print the report of where a run stands."),
-    "verify": ("farm.cli.verify", "Re-derive everything in a store and say what does not hold."),
-    "events": ("farm.cli.events", "Print the events of a run."),
-    "requeue": ("farm.cli.requeue", "Open a quarantined shard again."),
-    "rescore": ("farm.cli.rescore", "Score a store's cases by another scorer, into a new store."),
-    "report": ("farm.cli.report", "Report runs: JSON, Markdown, JUnit, or a page to look at."),
-    "compare": ("farm.cli.compare", "Compare two runs of the same tasks, case by case."),
-    "gate": ("farm.cli.gate", "Pass or fail a run, for CI."),
-    "tasks": ("farm.cli.tasks", "Check a file of tasks."),
-    "score": ("farm.cli.score", "Score one prediction, and say why."),
-    "sandbox": ("farm.cli.sandbox", "Run model-written code, and say how isolated that is."),
-    "qualify": ("farm.cli.qualify", "Measure a served model in matched runs, with evidence."),
-    "schema": ("farm.cli.schema", "Print the JSON Schema of a file or stream."),
-    "demo": ("farm.cli.demo", "Show a crash and its recovery, with real processes."),
-}
 _PATIENCE_S = 2.0  # with a stderr whose reader takes nothing
-_EPILOG = "Every command prints JSON on stdout; the log and all failures go to stderr."
 
 
 class Interrupted(KeyboardInterrupt):
@@ -89,10 +69,9 @@ class LazyGroup(click.Group):
         except Interrupted as error:
             raise CutShort(error.number) from error
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        formatter.write(overview())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -109,16 +88,11 @@ class LazyGroup(click.Group):
 
 def _print_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        # here and not at the top: it loads for 20 ms
-        from importlib.metadata import version
-
-        click.echo(f"farm, version {version('farm')}")
+        click.echo(f"farm, version {VERSION}")
         ctx.exit()
 
 
-@click.group(
-    cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,

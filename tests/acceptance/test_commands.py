@@ -10,13 +10,14 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from farm.cli.main import COMMANDS
+from farm.cli.overview import COMMANDS
 from tests.acceptance.shell import (
     FARM,
     SAMPLE,
@@ -94,6 +95,18 @@ def test_wrong_usage_is_exit_code_2_and_touches_nothing(
     assert (done.code, done.out) == (2, b"")
     assert message in " ".join(done.err.split())
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "--version"])
+def test_what_needs_no_command_loads_no_library_of_the_commands(flag: str) -> None:
+    """They are a bar of 60 ms of CPU, of which click and typing would be most."""
+    script = (
+        "import sys; from farm.__main__ import main; sys.argv[1:] = sys.argv[1:]; main();"
+        "sys.exit(len({'click', 'typing', 'msgspec'} & sys.modules.keys()))"
+    )
+    short = subprocess.run([sys.executable, "-I", "-c", script, flag], stdout=subprocess.PIPE)
+    assert short.returncode == 0
+    assert short.stdout == farm(flag, "--").out  # click's own answer is the same
 
 
 def test_what_is_no_store_is_named_with_the_way_out(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from farm.cli.main import COMMANDS
+from farm.cli.overview import COMMANDS
 from farm.core.event import Event
 from farm.errors import FarmError
 from farm.runtime.evaluate import exit_code_of
