@@ -405,6 +405,7 @@ class Supervisor:
 
     def _drain(self, *, grace_s: float) -> None:
         self._draining = True
+        self._committer.hasty = True
         self._drain_begun.set()
         self._dispatching.cancel()
         for shift in self._shifts.values():
