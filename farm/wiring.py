@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from farm.core.event import Event, note
+from farm.core.event import Event, Note, note
 from farm.core.isolation import isolation_of
 from farm.core.plan import TASKS, Plan, ScorerName, check_identity
 from farm.core.vocabulary import METRICS
@@ -78,6 +78,7 @@ def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> Non
     if exists(path):
         with open_store(path) as store:
             check_request(store.plan, request, store=path)
+            tell_if_untold(store, on_events)
         return
     if options.input is None:
         raise SpecError(f"there is no store at {path!r} yet: give --input FILE to make one")
@@ -103,14 +104,24 @@ def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEve
 def tell_of_the_store(path: str, on_events: OnEvents) -> None:
     """Tell that a store was made."""
     with open_store(path) as store:
-        plan = store.plan
-        made = note(
-            "store.initialized",
-            cases=plan.cases,
-            shards=len(plan.shards),
-            dataset_sha256=plan.identity.dataset_sha256,
-        )
-        on_events(store.tell([made]))
+        on_events(store.tell([_made(store.plan)]))
+
+
+def tell_if_untold(store: DirectoryStore, on_events: OnEvents) -> None:
+    """Tell that a store was made if its maker was killed before he could."""
+    if not store.events_size():
+        made = _made(store.plan)
+        fields = {**made.fields, "recovered": True}
+        on_events(store.tell([msgspec.structs.replace(made, fields=fields)]))
+
+
+def _made(plan: Plan) -> Note:
+    return note(
+        "store.initialized",
+        cases=plan.cases,
+        shards=len(plan.shards),
+        dataset_sha256=plan.identity.dataset_sha256,
+    )
 
 
 def _request(options: InitOptions) -> Request:
@@ -172,6 +183,7 @@ def run(
         if not anything_to_do(store.ledger(), settings, now=now):
             return _nothing_to_do(store, on_events)
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
+        tell_if_untold(store, on_events)
         settings = (prepare or isolated)(store.plan, settings)
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
         with Interrupts(leave=lambda number: _leave(number, settings.again)) as interrupts:

@@ -22,6 +22,7 @@ from farm.core.printable import printable
 from farm.errors import FarmError
 from farm.version import VERSION
 
+_NO_THREAD = "can't start new thread"  # what the interpreter makes of EAGAIN
 _PATIENCE_S = 2.0  # with a stderr whose reader takes nothing
 
 
@@ -169,6 +170,9 @@ def _last_words(error: BaseException) -> int:
     if isinstance(error, FarmError):
         fail(str(error))
         return error.exit_code
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        fail("the system gives no more threads: end other programs, or raise `ulimit -u`")
+        return 1
     fail(f"unexpected {type(error).__name__}: {error}; this is a fault of farm, please report it")
     return 1
 

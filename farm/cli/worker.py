@@ -12,7 +12,7 @@ from farm.cli.kinds import Name
 from farm.cli.main import Interrupted
 from farm.core.lease import Lease
 from farm.runtime.by_hand import HandSettings, give_back, work_once
-from farm.wiring import open_store, programs_of
+from farm.wiring import open_store, programs_of, tell_if_untold
 
 EXIT_INJECTED_CRASH = 86
 
@@ -62,6 +62,7 @@ def command(
             allow_unisolated=given["allow_unisolated"],
         ) as programs,
     ):
+        tell_if_untold(opened, lambda events: None)
         try:
             done = work_once(
                 opened,

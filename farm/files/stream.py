@@ -36,6 +36,16 @@ def write_in_time(fd: int, data: bytes, *, timeout_s: float) -> bool:
     return True
 
 
+def reader_left(fd: int, *, within_s: float) -> bool:
+    """Wait, no longer than told, for a stream's reader to go away; tell whether he did.
+
+    Only of pipes and terminals it can be told without writing; a file has no reader.
+    """
+    watched = select.poll()
+    watched.register(fd, 0)  # errors and hang-ups are reported without being asked for
+    return bool(watched.poll(within_s * 1000))
+
+
 def silence(fd: int) -> None:
     """Send a stream nowhere, so that the interpreter does not fail on it when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), fd)

@@ -44,6 +44,8 @@ def work_once(
     any case is read. Raises `Fenced` when the lease was lost meanwhile; the store is then as the
     winner left it.
     """
+    if store.ledger().settled:  # told without a lock, which a read-only disk does not grant
+        return None
     claim = Claim(worker=settings.worker_id, ttl=settings.ttl_ms, now=settings.now_ms)
     claimed = _only(store.commit([claim]).outcomes[0])
     if claimed is None:

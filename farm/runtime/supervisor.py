@@ -6,6 +6,7 @@ It is the only writer of a run while it lives. It decides nothing about leases, 
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
@@ -315,7 +316,9 @@ class Supervisor:
             try:
                 return await WorkerProcess.spawn(command)
             except OSError as error:
-                reason = str(error)
+                reason = os.strerror(error.errno or 0).lower()
+                if error.errno == errno.EAGAIN:
+                    reason += " (raise `ulimit -u`, or give fewer --workers)"
             if pause_s is None:
                 break
             await self._committer.tell(

@@ -283,6 +283,36 @@ def test_head_ends_a_follower(tmp_path: Path) -> None:
         assert follower.wait(timeout=30) == 0
 
 
+def test_head_ends_a_follower_of_a_run_that_is_idle(tmp_path: Path) -> None:
+    """Nothing is written any more, so that no write could fail."""
+    store = initialized(tmp_path, shards=1)
+    with subprocess.Popen([FARM, "events", "--store", store, "--follow"],
+                          stdout=subprocess.PIPE, env=environment()) as follower:  # fmt: skip
+        assert follower.stdout is not None
+        assert strict_json(follower.stdout.readline())["event"] == "store.initialized"
+        follower.stdout.close()
+        assert follower.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["run"], ["worker", "--worker-id", "w"], ["init", "--input", SAMPLE]]
+)
+def test_a_store_whose_maker_was_killed_before_he_told_of_it_is_told_of(
+    command: list[str], tmp_path: Path
+) -> None:
+    """The event comes after the plan has its name; between the two anything may happen."""
+    store = initialized(tmp_path, shards=4)
+    (first,) = farm("events", "--store", store).lines
+    os.unlink(f"{store}/events.jsonl")
+    assert farm(*command, "--store", store).code == 0
+    told = farm("events", "--store", store).lines
+    assert [event["event"] for event in told].count("store.initialized") == 1
+    assert told[0]["recovered"] is True
+    assert {key: told[0][key] for key in ("seq", "cases", "shards", "dataset_sha256")} == {
+        key: first[key] for key in ("seq", "cases", "shards", "dataset_sha256")
+    }
+
+
 def test_a_follower_sees_a_run_to_its_end(tmp_path: Path) -> None:
     store = initialized(tmp_path, shards=4)
     with started("events", "--store", store, "--follow") as follower:

@@ -112,3 +112,30 @@ def test_a_worker_by_hand_that_is_interrupted_gives_its_shard_back(tmp_path: Pat
     ]
     with DirectoryStore(store) as opened:
         assert [lease.worker for lease in opened.ledger().leases] == ["", "", ""]
+
+
+# the command line behind it, on a system that gives no more threads
+WITHOUT_THREADS = """
+import sys, threading
+def refused(*arguments):
+    raise RuntimeError("can't start new thread")
+threading._start_new_thread = refused
+sys.argv = ["farm", *sys.argv[1:]]
+from farm.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("log", ["--quiet", "--log-format=json"])
+def test_a_system_without_threads_to_give_is_one_line(log: str, tmp_path: Path) -> None:
+    """A limit on processes (`ulimit -u`) counts threads, and is not heeded where tests are root."""
+    store = make_store(str(tmp_path))
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", WITHOUT_THREADS, "run", "--store", store, log],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "farm: the system gives no more threads: end other programs, or raise `ulimit -u`\n"
+    )
+    assert farm("run", "--store", store).returncode == 0

@@ -95,3 +95,9 @@ def test_a_log_that_finds_no_space_does_not_stop_the_run(where: str, tmp_path: P
     assert done.returncode == 0
     assert '"complete":true' in done.stdout
     assert_complete(store)
+
+
+@needs_dev_full
+def test_wrong_usage_that_nobody_can_be_told_of_is_wrong_usage_all_the_same() -> None:
+    assert shell('"$@" 2> /dev/full', *FARM, "bogus").returncode == 2
+    assert shell('"$@" 2> /dev/full', *FARM, "status").returncode == 2

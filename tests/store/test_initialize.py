@@ -18,7 +18,7 @@ from farm.errors import Corrupt, FarmError, IdentityMismatch, SpecError, Storage
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.store.directory import DirectoryStore, exists
-from farm.store.initialize import Request, check_request, initialize
+from farm.store.initialize import Request, check_request, initialize, initialize_copy
 from tests.contract.homes import digests
 from tests.contract.store_contract import finish, granted
 from tests.examples import SAMPLE_DATASET, SCORER
@@ -385,3 +385,37 @@ def test_a_file_with_the_name_of_a_part_is_its_owners(tmp_path: Path) -> None:
         init(tmp_path)
     assert digests(tmp_path) == {"cases.jsonl": digests(tmp_path)["cases.jsonl"]}
     assert mine.read_bytes() == b"the only copy"
+
+
+def test_an_input_that_can_be_read_once_is_copied_beside_the_cases_to_be_compared(
+    tmp_path: Path,
+) -> None:
+    """The disk for temporary files is often a small one, and often memory."""
+    store, pipe = tmp_path / "store", tmp_path / "pipe"
+    init(store)
+    os.mkfifo(pipe)
+    found: list[Path] = []
+
+    def feed() -> None:
+        with open(pipe, "wb", buffering=0) as stream:
+            stream.write(b"\n")
+            while not found:
+                found.extend(store.glob(".init-*/input"))
+            stream.write(Path(SAMPLE).read_bytes())
+
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    check_request(plan(store), request(str(pipe)), store=str(store))
+    feeder.join(30)
+    assert names(store) == PARTS
+
+
+def test_a_copy_of_a_store_that_lacks_a_file_says_which(tmp_path: Path) -> None:
+    init(tmp_path / "store")
+    os.unlink(tmp_path / "store" / "cases.order")
+    with (
+        DirectoryStore(str(tmp_path / "store")) as original,
+        pytest.raises(StorageError, match=r"cases\.order: no such file"),
+    ):
+        initialize_copy(str(tmp_path / "copy"), original, scorer=SCORER)
+    assert not os.path.exists(tmp_path / "copy")
