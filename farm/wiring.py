@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from signal import Signals
 
     from farm.runtime.interrupts import Interrupts
-    from farm.runtime.supervisor import Ending, Watch
+    from farm.runtime.prospects import Ending
+    from farm.runtime.supervisor import Watch
     from farm.sandbox.runner import Sandbox
     from farm.store.initialize import Request
 
@@ -169,7 +170,7 @@ def run(
     import anyio
 
     from farm.runtime.interrupts import Interrupts
-    from farm.runtime.supervisor import anything_to_do
+    from farm.runtime.prospects import anything_to_do
 
     store.confirm()
     now = int(wall_clock()) if settings.now_ms is None else settings.now_ms
@@ -241,7 +242,7 @@ def isolated(plan: Plan, settings: RunSettings) -> RunSettings:
 
 def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
     from farm.runtime.evaluate import last_note
-    from farm.runtime.supervisor import Ending
+    from farm.runtime.prospects import Ending
 
     ending = Ending()
     last = [last_note(store.ledger(), ending, elapsed_s=0.0)]

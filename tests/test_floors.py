@@ -29,6 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "farm.wiring_eval",
         "farm.wiring_evalreport",
         "farm.view",
+        "farm.evaluation",
     ),
     ("farm.cli", "farm.runtime.worker_main", "farm.runtime.asker_main"),
     ("farm", "farm.__main__"),

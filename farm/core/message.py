@@ -174,8 +174,3 @@ class LineSplitter:
                     f"a line of over {self._max_bytes} bytes, it begins {line[:_SHOWN]!r}"
                 )
         return lines
-
-    @property
-    def rest(self) -> bytes:
-        """The unfinished last line."""
-        return self._rest

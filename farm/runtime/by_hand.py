@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from farm.core.change import Claim, Publish, Release
+from farm.core.change import Claim, Publish
 from farm.core.lease import Lease, describe
 from farm.core.message import Assignment
 from farm.core.receipt import receipt_name
 from farm.errors import FarmError, Fenced
+from farm.runtime.departure import release
 from farm.runtime.worker import Worker
 from farm.store.protocol import Store
 
@@ -76,10 +77,7 @@ def work_once(
 
 def give_back(store: Store, claimed: Lease, *, reason: str) -> None:
     """Open a claimed shard to others at once, unless it is done or somebody else's by now."""
-    release = Release(
-        shard=claimed.shard, worker=claimed.worker, version=claimed.version, reason=reason
-    )
-    store.commit([release])
+    store.commit([release(claimed, reason=reason)])
 
 
 def _still_ours(store: Store, claimed: Lease, *, now: int) -> None:

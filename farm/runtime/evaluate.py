@@ -9,8 +9,9 @@ from farm.core.event import Event, Note, note
 from farm.core.ledger import Ledger
 from farm.errors import FarmError
 from farm.runtime.interrupts import Interrupts
+from farm.runtime.prospects import Ending, standing
 from farm.runtime.settings import RunSettings
-from farm.runtime.supervisor import Ending, Supervisor, Watch, standing
+from farm.runtime.supervisor import Supervisor, Watch
 from farm.store.protocol import Store
 
 EXIT_DONE = 0

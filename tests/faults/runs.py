@@ -14,8 +14,8 @@ from farm.core.event import Event
 from farm.core.partition import shard_index
 from farm.core.receipt import read_receipt
 from farm.runtime.by_hand import HandSettings, work_once
+from farm.runtime.prospects import Ending
 from farm.runtime.settings import RunSettings
-from farm.runtime.supervisor import Ending
 from farm.runtime.verify import verify
 from farm.runtime.worker import score_shard, scorer_of
 from farm.store.casefile import ShardCases

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from farm.files.lock import FileLock
 from farm.store.directory import DirectoryStore
+from tests.examples import states
 from tests.faults.runs import FARM, assert_complete, farm, follow, make_store, started
 
 CTRL_C = b"\x03"
@@ -99,7 +100,7 @@ def test_ctrl_c_once_drains(tmp_path: Path) -> None:
     assert f"continue with: farm run --store {store}".encode() in run.shown
     assert b'"event":"run.interrupted"' in run.shown
     with DirectoryStore(store) as opened:
-        done = opened.ledger().states()["done"]
+        done = states(opened.ledger())["done"]
     assert 2 <= done < 8
     assert_free_and_uncharged(store)
     assert_goes_on_at_once(store)
