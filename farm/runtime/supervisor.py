@@ -268,7 +268,8 @@ class Supervisor:
             try:
                 return await WorkerProcess.spawn(command)
             except OSError as error:
-                reason = os.strerror(error.errno or 0).lower()
+                where = f"{error.filename!r}: " if error.filename else ""
+                reason = where + os.strerror(error.errno or 0).lower()
                 if error.errno == errno.EAGAIN:
                     reason += " (raise `ulimit -u`, or give fewer --workers)"
             if pause_s is None:
