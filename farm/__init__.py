@@ -6,8 +6,8 @@ and needs none of them, so nothing else is imported here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+# not from typing, which takes as long to load as the interpreter itself
+TYPE_CHECKING = False
 if TYPE_CHECKING:  # the same table for readers of types; a test holds one against the other
     from farm.adapters.mock import BiasedAdapter as BiasedAdapter
     from farm.adapters.mock import NoisyAdapter as NoisyAdapter

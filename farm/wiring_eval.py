@@ -38,7 +38,8 @@ from farm.store.protocol import TASKS_FILE
 from farm.wiring import OnEvents, open_store, run, tell_of_the_store
 
 if TYPE_CHECKING:
-    from farm.runtime.supervisor import Ending, Watch
+    from farm.runtime.prospects import Ending
+    from farm.runtime.supervisor import Watch
 
 MODELS_FILE: Final = "models.json"  # of a store: what decides on the models' answers
 CACHE_FILE: Final = "generations.sqlite"

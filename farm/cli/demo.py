@@ -69,7 +69,7 @@ def command(
 def _crash_a_worker(store: str) -> None:
     crashed = subprocess.run(
         [
-            sys.executable, "-I", "-m", "farm.cli.main", "worker", "--store", store,
+            sys.executable, "-I", "-m", "farm", "worker", "--store", store,
             "--worker-id", "crashes", "--now-ms", str(_CLAIMED_AT), "--lease-ms", str(_LEASE_MS),
             "--crash-after-claim",
         ],

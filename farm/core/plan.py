@@ -58,13 +58,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     shards: tuple[Shard, ...]
     checksum: str = ""
 
-    def shard(self, name: str) -> Shard:
-        """Find a shard by name; raises `KeyError`."""
-        for shard in self.shards:
-            if shard.name == name:
-                return shard
-        raise KeyError(name)
-
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Plan)

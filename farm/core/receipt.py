@@ -66,8 +66,6 @@ class _Verdicts(msgspec.Struct, frozen=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Receipt)
-_totals_decoder = msgspec.json.Decoder(_Verdicts)
 
 
 def receipt_name(shard: str, version: int) -> str:
@@ -116,7 +114,7 @@ def read_receipt(data: bytes, reference: ReceiptReference, *, path: str) -> Rece
     """Decode receipt bytes that the ledger refers to; raise `Corrupt` when they are others."""
     check_bytes(data, reference, path=path)
     try:
-        return _decoder.decode(data)
+        return msgspec.json.decode(data, type=Receipt)
     except msgspec.DecodeError as error:
         raise Corrupt(path=path, reason=f"not a receipt: {error}") from error
 
@@ -137,7 +135,7 @@ def recount(data: bytes, *, path: str) -> ReceiptReference:
     Raises `Corrupt` when they are not a receipt.
     """
     try:
-        verdicts = _totals_decoder.decode(data)
+        verdicts = msgspec.json.decode(data, type=_Verdicts)
     # the decoder skips foreign fields by recursion, however deep they are
     except (msgspec.DecodeError, RecursionError) as error:
         raise Corrupt(path=path, reason=f"not a receipt: {error}") from error
