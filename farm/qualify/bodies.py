@@ -66,7 +66,7 @@ def assistant_turn(served: Served, call: ToolCall) -> Message:
         ],
     }
     if served.reading.reasoning:
-        turn["reasoning_content"] = served.reading.reasoning
+        turn[served.reasoning_field] = served.reading.reasoning
     return turn
 
 

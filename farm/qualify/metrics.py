@@ -18,6 +18,7 @@ from farm.core.served import Served
 
 PRIMED_SHARE: Final = 0.95  # of a prompt that must have been cached for "primed" to be verified
 LAG_SHARE: Final = 0.5  # of the median chunk gap that the client itself may be late
+_MAX_COUNT: Final = 2**53  # beyond it nothing is a count of tokens
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,4 +212,6 @@ def _number(found: Mapping[str, Any] | None, name: str) -> float | None:
 
 def _count(found: Mapping[str, Any] | None, name: str) -> int | None:
     value = None if found is None else found.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= _MAX_COUNT else None

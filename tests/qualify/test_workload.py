@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farm.core.generation import ToolCall
+from farm.core.reading import Reading
+from farm.core.served import Served
 from farm.errors import SpecError
+from farm.qualify.bodies import assistant_turn
 from farm.qualify.workload import (
     Count,
     Fixture,
@@ -140,3 +144,14 @@ def test_the_private_record_is_in_no_prompt() -> None:
         assert str(record.unit_price_cents) not in re.findall(r"\d{3,}", text)
         assert record.quantity != record.changed_quantity
         assert record.total == record.unit_price_cents * record.quantity
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_goes_back_under_the_servers_own_name(field: str) -> None:
+    """Some servers read one name only, the one they send."""
+    call = ToolCall(name="read_record", arguments="{}")
+    reading = Reading(status="ok", reasoning="hm", tool_calls=(call,))
+    turn = assistant_turn(Served(reading=reading, reasoning_field=field, tool_ids=("a",)), call)
+    assert turn[field] == "hm"
+    assert len({"reasoning", "reasoning_content"} & turn.keys()) == 1
+    assert turn["tool_calls"][0]["id"] == "a"
