@@ -14,7 +14,7 @@ import msgspec
 
 from farm.config import variables_named
 from farm.core.event import Event, note
-from farm.errors import Busy, NotPermitted, SandboxUnavailable, SpecError
+from farm.errors import Busy, FarmError, NotPermitted, SandboxUnavailable, SpecError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
 from farm.files.lock import FileLock
 from farm.files.runfiles import RunFiles, read_file
@@ -36,6 +36,8 @@ from farm.store.planned import ensure_planned
 if TYPE_CHECKING:
     import signal
 
+    from farm.core.ledger import Ledger
+    from farm.runtime.verify import Verification
     from farm.sandbox.runner import Sandbox
 
 OnEvents = Callable[[Sequence[Event]], None]
@@ -155,6 +157,44 @@ async def _measure(
                 )
             )
     return Ended(signal=ended_by, complete=store.ledger().complete)
+
+
+def verify_qualification(
+    store: DirectoryStore,
+    *,
+    digests: Callable[[], tuple[str, str, int]],
+    receipt_names: Callable[[], list[str]],
+) -> Verification:
+    """Check the store of a qualification and the files beside it; nothing is sent or written."""
+    from farm.qualify.recheck import config_of, problems_beside, receipt_again, shows
+    from farm.runtime.verify import verify
+
+    files = RunFiles(store.path, reading=True)
+
+    def beside(ledger: Ledger) -> Iterator[str]:
+        try:
+            document = files.json(PROVENANCE_FILE)
+            if document is None:
+                if any(lease.done for lease in ledger.leases):
+                    yield f"{PROVENANCE_FILE}: missing"
+                return
+            config = config_of(document, store.plan, path=PROVENANCE_FILE)
+            if not shows(document, config):
+                yield f"{PROVENANCE_FILE}: what it shows is not what its configuration says"
+            yield from problems_beside(ledger, files, config)
+        except FarmError as error:
+            yield str(error)
+
+    try:
+        return verify(
+            store,
+            digests=digests,
+            receipt_names=receipt_names,
+            rescore=lambda data, shard, lease: receipt_again(files, shard, lease),
+            beside=beside,
+        )
+    finally:
+        files.close()
 
 
 def open_endpoint(config: Config) -> Endpoint:

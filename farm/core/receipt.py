@@ -39,6 +39,8 @@ class Receipt(
 
     `isolation` is what all programs that were run for it had around them at least; None, and
     not written, where no program was run. Like the pid it is a fact of the attempt.
+    `evidence_sha256` is the digest of the record that the verdicts were read from, where there
+    is one beside the receipt.
     """
 
     worker_pid: int
@@ -46,6 +48,7 @@ class Receipt(
     correct: int
     total: int
     isolation: Isolation | None = None
+    evidence_sha256: str | None = None
 
 
 class _Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -74,7 +77,11 @@ def receipt_name(shard: str, version: int) -> str:
 
 
 def build_receipt(
-    results: Sequence[CaseResult], *, worker_pid: int, isolation: Isolation | None = None
+    results: Sequence[CaseResult],
+    *,
+    worker_pid: int,
+    isolation: Isolation | None = None,
+    evidence_sha256: str | None = None,
 ) -> Receipt:
     """Make a receipt of verdicts; the totals are counted here and nowhere else."""
     correct = [result.correct for result in results].count(True)
@@ -84,6 +91,7 @@ def build_receipt(
         correct=correct,
         total=len(results),
         isolation=isolation,
+        evidence_sha256=evidence_sha256,
     )
 
 

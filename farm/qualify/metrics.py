@@ -129,12 +129,16 @@ def cached_tokens(served: Served) -> int | None:
 
 
 def server_decode_rate(timings: Mapping[str, Any] | None) -> float | None:
-    """Return the decode rate the server states; None below two tokens, where it means nothing."""
+    """Return the decode rate the server states; None where it means nothing.
+
+    That is below two tokens, and for a rate or a time of nothing: a clock too coarse to tell.
+    """
     stated = _number(timings, "predicted_per_second")
     tokens = _count(timings, "predicted_n")
-    if stated is None or tokens is None or tokens < 2:
+    if stated is None or stated <= 0 or tokens is None or tokens < 2:
         return None
-    return stated
+    took_ms = _number(timings, "predicted_ms")
+    return None if took_ms is not None and took_ms <= 0 else stated
 
 
 def server_interval_rate(timings: Mapping[str, Any] | None) -> float | None:

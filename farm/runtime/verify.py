@@ -6,7 +6,7 @@ every verdict, every total and the events are made again and held against what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +17,7 @@ from farm.core.ledger import Ledger
 from farm.core.narration import completed_note
 from farm.core.plan import Plan, Shard
 from farm.core.progress import fold, shard_states
-from farm.core.receipt import encode_receipt, receipt_name, recount
+from farm.core.receipt import Receipt, encode_receipt, receipt_name, recount
 from farm.errors import FarmError
 from farm.runtime.worker import score_shard, scorer_of
 from farm.store.protocol import Store
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _TRIES = 20  # to find a running run between two commits
 _MARKS = {"recovered", "truncated"}  # how an event got here, not what it tells
+# From a shard's cases and its lease: its receipt made again, and what to say if it is another.
+Rescore = Callable[[bytes, Shard, Lease], tuple[Receipt, str]]
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +53,18 @@ def verify(
     digests: Callable[[], tuple[str, str, int]],
     receipt_names: Callable[[], list[str]],
     programs: ProgramRunner | None = None,
+    rescore: Rescore | None = None,
+    beside: Callable[[Ledger], Iterable[str]] = lambda ledger: (),
 ) -> Verification:
     """Check a whole store; raises only when plan or ledger cannot be read at all.
 
     `digests` derives (dataset_sha256, tasks_sha256, cases) from the store's cases in the order
     of the input; `receipt_names` lists the receipt files that are there; `programs` runs again what
-    a metric that runs programs was given.
+    a metric that runs programs was given. A store whose verdicts no metric gives is checked by
+    `rescore`, which makes a shard's receipt again; `beside` says what does not hold around it.
     """
+    if rescore is None:
+        rescore = _by_metric(store.plan, programs)
     plan = store.plan
     ledger, events, broken = _at_one_moment(store)
     problems: list[str] = [broken] if broken else []
@@ -68,10 +75,11 @@ def verify(
     except FarmError as error:
         problems.append(str(error))
     for shard, lease in zip(plan.shards, ledger.leases, strict=True):
-        problems += _shard_problems(store, shard, lease, programs)
+        problems += _shard_problems(store, shard, lease, rescore)
     counted = {receipt_name(x.shard, x.version) for x in ledger.leases if x.done}
     if not broken:
         problems += _event_problems(events, ledger)
+    problems += beside(ledger)
     return Verification(
         run_id=plan.run_id,
         ok=not problems,
@@ -97,9 +105,7 @@ def _identity_problems(plan: Plan, dataset: str, tasks: str, cases: int) -> Iter
             yield f"{what}: the cases give {derived}, the plan says {written}"
 
 
-def _shard_problems(
-    store: Store, shard: Shard, lease: Lease, programs: ProgramRunner | None
-) -> Iterator[str]:
+def _shard_problems(store: Store, shard: Shard, lease: Lease, rescore: Rescore) -> Iterator[str]:
     try:
         data = store.read_cases(shard)
         if lease.receipt is None:
@@ -108,20 +114,25 @@ def _shard_problems(
         path = receipt_name(lease.shard, lease.version)
         if recount(text, path=path) != lease.receipt:
             yield f"{path}: its totals are not those of its verdicts"
-        metric = scorer_of(store.plan)
-        again = score_shard(
-            data, shard, metric, worker_pid=lease.receipt.worker_pid, programs=programs
-        )
+        again, why = rescore(data, shard, lease)
         # like the pid, what stood around a program then is a fact of that attempt
         again = msgspec.structs.replace(again, isolation=lease.receipt.isolation)
         if encode_receipt(again) != text:
-            chance = ", as those of programs that depend on chance or time may be"
-            yield (
-                f"{path}: scoring {shard.name} again gives other verdicts"
-                + (chance if metric.runs_programs else "")
-            )
+            yield f"{path}: {why}"
     except FarmError as error:
         yield str(error)
+
+
+def _by_metric(plan: Plan, programs: ProgramRunner | None) -> Rescore:
+    def rescore(data: bytes, shard: Shard, lease: Lease) -> tuple[Receipt, str]:
+        metric = scorer_of(plan)
+        pid = 0 if lease.receipt is None else lease.receipt.worker_pid
+        again = score_shard(data, shard, metric, worker_pid=pid, programs=programs)
+        chance = ", as those of programs that depend on chance or time may be"
+        why = f"scoring {shard.name} again gives other verdicts"
+        return again, why + (chance if metric.runs_programs else "")
+
+    return rescore
 
 
 def _at_one_moment(store: Store) -> tuple[Ledger, list[Event], str]:
