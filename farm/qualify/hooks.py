@@ -24,6 +24,7 @@ BUILT_IN: Final = {
     "token_counter": ("llama-count", "tokenizer"),
     "reset_cache": ("llama-reset", "vllm-reset", "sglang-reset"),
 }
+_FIGURES: Final = ("mem_available_gib", "disk_free_gib")
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 
@@ -90,7 +91,7 @@ class Hooks:
                     f"the resource hook does not confirm exclusive use, it says {_shown(answer)}: "
                     "end other work on the nodes, then run the same command again"
                 )
-            states = _told_states(answer)
+            states = _told_states(answer, config.nodes)
         return check_nodes(states, config=config, lease=self._lease)
 
     async def count_tokens(
@@ -257,26 +258,33 @@ def template_options(config: Config) -> dict[str, Any]:
     return {name: config.request_options[name] for name in names if name in config.request_options}
 
 
-def _told_states(answer: Mapping[str, Any]) -> list[NodeState]:
+def _told_states(answer: Mapping[str, Any], nodes: Sequence[str]) -> list[NodeState]:
+    """Read what a program told of nodes: a list of objects, or objects by name.
+
+    Figures beside them, and not in them, are those of every node; without `nodes` the answer is
+    for all that were asked about.
+    """
     told = answer.get("nodes")
+    if told is None:
+        told = list(nodes)
+    if isinstance(told, dict):
+        told = [{"node": node, **one} for node, one in told.items() if isinstance(one, dict)]
     states = []
     for one in told if isinstance(told, list) else []:
-        name = one.get("node", one.get("name")) if isinstance(one, dict) else None
-        numbers = [
-            one.get(key) if isinstance(one, dict) else None
-            for key in ("mem_available_gib", "disk_free_gib")
-        ]
-        memory, disk = (
-            float(number)
-            if isinstance(number, int | float)
-            and not isinstance(number, bool)
-            and math.isfinite(number)
-            else None
-            for number in numbers
-        )
+        known = {"node": one} if isinstance(one, str) else one
+        if not isinstance(known, dict):
+            continue
+        name = known.get("node", known.get("name"))
+        memory, disk = (_figure(known.get(word, answer.get(word))) for word in _FIGURES)
         if isinstance(name, str):
             states.append(NodeState(node=name, mem_available_gib=memory, disk_free_gib=disk))
     return states
+
+
+def _figure(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def _not_cleared(why: str) -> NotPermitted:

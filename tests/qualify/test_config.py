@@ -111,12 +111,21 @@ def test_the_default_matrix_has_54_cells_in_a_fixed_order() -> None:
 
 
 def test_any_change_of_a_configuration_is_another_run() -> None:
-    """But for the name of the variable that holds the key."""
+    """But for how the server is reached and watched, which says nothing of what is measured."""
     one, other = (complete_config(read(repeats=n), file="c") for n in (1, 2))
     assert config_sha256(one) != config_sha256(other)
     assert plan_of(one)[0].run_id != plan_of(other)[0].run_id
-    keyed = complete_config(read(api_key_env="KEY"), file="c")
-    assert config_sha256(keyed) == config_sha256(one)
+    for change in (
+        {"api_key_env": "KEY"},
+        {"url": "http://other:8000"},
+        {"resource_check": ["check"]},
+        {"min_mem_available_gib": 3},
+        {"min_disk_free_gib": 3},
+        {"disk_path": "/data"},
+        {"hook_timeout_s": 7},
+    ):
+        moved = complete_config(read(repeats=1, **change), file="c")
+        assert config_sha256(moved) == config_sha256(one), change
 
 
 @pytest.mark.parametrize("field", ["resource_check", "token_counter", "reset_cache"])

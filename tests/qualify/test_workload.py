@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,8 @@ from farm.core.generation import ToolCall
 from farm.core.reading import Reading
 from farm.core.served import Served
 from farm.errors import SpecError
-from farm.qualify.bodies import assistant_turn
+from farm.qualify.bodies import assistant_turn, request_body
+from farm.qualify.config import complete_config, read_config
 from farm.qualify.workload import (
     Count,
     Fixture,
@@ -27,6 +29,7 @@ from farm.qualify.workload import (
     private_record,
     request_id_of,
 )
+from tests.qualify.servers import COMPLETE
 
 ID = request_id_of(seed=0, context=8192, concurrency=1, repeat=0, stream=0)
 
@@ -155,3 +158,18 @@ def test_reasoning_goes_back_under_the_servers_own_name(field: str) -> None:
     assert turn[field] == "hm"
     assert len({"reasoning", "reasoning_content"} & turn.keys()) == 1
     assert turn["tool_calls"][0]["id"] == "a"
+
+
+def test_usage_is_asked_for_unless_the_server_refuses_to_hear_it() -> None:
+    """Null in request_options leaves stream_options out of a request."""
+    raw = {**COMPLETE, "url": "http://x"}
+    for options, asks in (({}, True), ({"stream_options": None}, False)):
+        given = json.dumps({**raw, "request_options": options}).encode()
+        config = complete_config(read_config(given, file="c"), file="c")
+        body = json.loads(request_body(config, [{"role": "user", "content": "x"}], (), first=True))
+        assert ("stream_options" in body) is asks
+        assert body["stream"] is True
+    for value in ({"include_usage": False}, {}):
+        given = json.dumps({**raw, "request_options": {"stream_options": value}}).encode()
+        with pytest.raises(SpecError, match="is set by the qualification itself"):
+            read_config(given, file="c")
