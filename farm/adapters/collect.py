@@ -94,6 +94,16 @@ class Collector:
         known.arguments.append(arguments)
         return bool(name or arguments)
 
+    def tool_whole(self, *, key: object, name: str, arguments: str) -> bool:
+        """Fill in what no piece has told of a call; return whether that was anything."""
+        known = next((tool for tool in self._tools if tool.key == key), None)
+        return self.tool(
+            key=key,
+            id="",
+            name="" if known and known.name else name,
+            arguments="" if known and any(known.arguments) else arguments,
+        )
+
     def logprobs(self, values: Sequence[object]) -> None:
         """Add the log-probabilities of more tokens; one that is no number spoils them all."""
         if self._logprobs is None:

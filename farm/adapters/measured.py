@@ -154,7 +154,7 @@ class MeasuredEndpoint:
     ) -> Served:
         connect_s = _connect_s(clock)
         began = clock.began or clock.asked
-        if response.status != 200:
+        if not 200 <= response.status < 300:
             return await _refused(response, connect_s, began)
         if response.content_type not in STREAM_TYPES:
             return await _not_a_stream(response, protocol, connect_s, began)
@@ -218,7 +218,7 @@ class _Kept:
                 self.reasoning_field = next((name for name in names if text_in(delta, name)), "")
             for call in list_in(delta, "tool_calls"):
                 self._name(text_in(call, "id") if isinstance(call, Mapping) else "")
-        if text_in(value, "type") == "response.output_item.added":
+        if text_in(value, "type") in ("response.output_item.added", "response.output_item.done"):
             self._name(text_in(object_in(value, "item"), "call_id"))
 
     def _name(self, id: str) -> None:

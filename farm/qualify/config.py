@@ -115,8 +115,11 @@ OPERATIONAL: Final = (
 )
 USAGE_OPTION: Final = "stream_options"  # asks for usage; null leaves it out of every request
 _OWN_REQUEST_FIELDS: Final = frozenset(
-    {"messages", "input", "tools", "stream", USAGE_OPTION, "model", "n"}
-)
+    {
+        "input", "max_completion_tokens", "max_output_tokens", "max_tokens", "messages", "model",
+        "n", "store", "stream", USAGE_OPTION, "tools",
+    }
+)  # fmt: skip
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,6 +236,14 @@ def _across_fields(known: dict[str, Any], *, file: str) -> list[Problem]:
             continue
         if taken:
             refuse(name, "not_an_option", f"{taken[0]!r} is set by the qualification itself")
+    if isinstance(sampler, dict):
+        twice = sorted(name for name in sampler.keys() & options if sampler[name] != options[name])
+        if twice:
+            refuse(
+                "request_options",
+                "conflict",
+                f"{twice[0]!r} is {options[twice[0]]!r} here and {sampler[twice[0]]!r} in sampler",
+            )
     return problems
 
 

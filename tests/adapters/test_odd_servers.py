@@ -39,12 +39,16 @@ END = said("stop") + event({"choices": [], "usage": USAGE}) + DONE
 
 
 async def served(
-    *parts: bytes, content_type: str = "text/event-stream", headers: str = ""
+    *parts: bytes,
+    content_type: str = "text/event-stream",
+    headers: str = "",
+    status: int = 200,
+    protocol: str = "chat_completions",
 ) -> tuple[Served, Received]:
     """Serve the parts one by one to one measured call."""
 
     async def handle(received: Received, wire: Wire) -> None:
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{headers}"
+        head = f"HTTP/1.1 {status} Said\r\nContent-Type: {content_type}\r\n{headers}"
         await wire.send(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         for part in (*parts, b""):
             await wire.chunk(part)
@@ -53,7 +57,7 @@ async def served(
         Loopback(handle) as server,
         MeasuredEndpoint(server.url, connections=1, timeout_s=20) as endpoint,
     ):
-        found = await endpoint.stream(b"{}", protocol="chat_completions", request_id="r")
+        found = await endpoint.stream(b"{}", protocol=protocol, request_id="r")
         return found, server.received[0]
 
 
@@ -189,3 +193,47 @@ def test_what_is_no_stream_is_named(body: bytes, content_type: str, status: str)
     found, _ = run(served(*([body] if body else []), content_type=content_type))
     assert found.reading.status == status
     assert found.reading.error
+
+
+def test_every_2xx_is_an_answer() -> None:
+    """As everywhere in this package; a proxy may answer 201."""
+    found, _ = run(served(said(content="a"), END, status=201))
+    assert (found.reading.status, found.reading.text) == ("ok", "a")
+
+
+def item(kind: str, **more: Any) -> bytes:
+    fields = {"type": "function_call", "id": "fc", "call_id": "c1", "name": "f", **more}
+    return event({"type": f"response.output_item.{kind}", "item": fields})
+
+
+def arguments(piece: str) -> bytes:
+    return event(
+        {"type": "response.function_call_arguments.delta", "item_id": "fc", "delta": piece}
+    )
+
+
+COMPLETED = event(
+    {
+        "type": "response.completed",
+        "response": {"usage": {"input_tokens": 9, "output_tokens": 2}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [item("added"), arguments('{"x":'), arguments("1}"), item("done", arguments='{"x":1}')],
+        [item("added"), item("done", arguments='{"x":1}')],
+        [item("done", arguments='{"x":1}')],
+        [arguments('{"x":1}'), item("done", arguments='{"x":1}')],
+    ],
+)
+def test_a_call_of_the_responses_interface_is_read_from_whatever_tells_it(
+    events: list[bytes],
+) -> None:
+    """Some servers send a subset of the events; what came before is not told twice."""
+    found, _ = run(served(*events, COMPLETED, protocol="responses"))
+    assert found.reading.status == "ok"
+    assert found.reading.tool_calls == (ToolCall(name="f", arguments='{"x":1}'),)
+    assert found.tool_ids == ("c1",)

@@ -227,3 +227,20 @@ def test_the_example_of_a_lease_lacks_everything() -> None:
     with pytest.raises(SpecError) as refused:
         read_device_lease((CONFIGS / "lease.example.json").read_bytes(), file="l")
     assert {problem.field for problem in refused.value.problems} == set(LEASE)
+
+
+@pytest.mark.parametrize(
+    "field", ["max_tokens", "max_completion_tokens", "max_output_tokens", "store", "messages"]
+)
+def test_what_the_run_sets_itself_is_no_option(field: str) -> None:
+    """An output limit beside max_tokens would make the room that was checked a false promise."""
+    for name in ("request_options", "sampler"):
+        with pytest.raises(SpecError, match=f"{field}' is set by the qualification itself"):
+            read(**{name: {field: 1}})
+
+
+def test_a_sampler_is_said_once() -> None:
+    """Two values of one option would make the provenance say one and the request another."""
+    with pytest.raises(SpecError, match=r"'temperature' is 1 here and 0 in sampler"):
+        read(sampler={"temperature": 0}, request_options={"temperature": 1})
+    read(sampler={"temperature": 0}, request_options={"temperature": 0, "top_k": 1})
