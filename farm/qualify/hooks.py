@@ -94,6 +94,14 @@ class Hooks:
             states = _told_states(answer, config.nodes)
         return check_nodes(states, config=config, lease=self._lease)
 
+    async def wait_until_idle(self) -> None:
+        """Wait for work that the server's slots still do; raises `NotPermitted` if it goes on.
+
+        A run that was killed leaves requests behind for a moment; another client stays. Servers
+        that tell of no slots are taken for idle.
+        """
+        await self._retry_until(self._busy_slots, refuse=self._not_alone)
+
     async def count_tokens(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
     ) -> int:
@@ -128,9 +136,9 @@ class Hooks:
         if hook == "llama-reset":
             await self._llama_reset()
         elif hook == "vllm-reset":
-            await self._retry_until(self._vllm_reset)
+            await self._retry_until(self._vllm_reset, refuse=_not_cleared)
         elif hook == "sglang-reset":
-            await self._retry_until(self._sglang_reset)
+            await self._retry_until(self._sglang_reset, refuse=_not_cleared)
         else:
             question = {
                 "hook": "reset_cache",
@@ -171,7 +179,7 @@ class Hooks:
 
     async def _llama_reset(self) -> None:
         """Wait until every slot is idle, then erase each; the answer must name the slot."""
-        await self._retry_until(self._llama_idle)
+        await self._retry_until(self._llama_idle, refuse=_not_cleared)
         slots = await self._slots()
         for slot in slots:
             place = slot.get("id")
@@ -190,8 +198,17 @@ class Hooks:
             raise _not_cleared("a slot began to work while the slots were erased")
 
     async def _llama_idle(self) -> str:
-        busy = [slot.get("id") for slot in await self._slots() if slot.get("is_processing")]
-        return f"slots {busy} are busy" if busy else ""
+        return _busy(await self._slots())
+
+    async def _busy_slots(self) -> str:
+        reply = await self._endpoint.control("GET", "/slots", timeout_s=self._config.hook_timeout_s)
+        return _busy(reply.body) if reply.status == 200 and isinstance(reply.body, list) else ""
+
+    def _not_alone(self, why: str) -> NotPermitted:
+        return NotPermitted(
+            f"{self._config.url}: {why}: somebody else uses the server, keep them away, "
+            "then run the same command again"
+        )
 
     async def _slots(self) -> list[Mapping[str, Any]]:
         reply = await self._endpoint.control("GET", "/slots", timeout_s=self._config.hook_timeout_s)
@@ -226,13 +243,15 @@ class Hooks:
             return ""
         return f"/flush_cache answers {_said(reply)}"
 
-    async def _retry_until(self, attempt: Callable[[], Awaitable[str]]) -> None:
+    async def _retry_until(
+        self, attempt: Callable[[], Awaitable[str]], *, refuse: Callable[[str], NotPermitted]
+    ) -> None:
         """Try until an attempt has nothing to complain of, for `hook_timeout_s` at most."""
         end = anyio.current_time() + self._config.hook_timeout_s
         pause = _FIRST_PAUSE_S
         while complaint := await attempt():
             if anyio.current_time() + pause >= end:
-                raise _not_cleared(f"{complaint} after {self._config.hook_timeout_s:g} s")
+                raise refuse(f"{complaint} after {self._config.hook_timeout_s:g} s")
             await anyio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
@@ -285,6 +304,11 @@ def _figure(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
+
+
+def _busy(slots: Sequence[object]) -> str:
+    busy = [one.get("id") for one in slots if isinstance(one, dict) and one.get("is_processing")]
+    return f"slots {busy} are busy" if busy else ""
 
 
 def _not_cleared(why: str) -> NotPermitted:

@@ -128,6 +128,25 @@ def test_llama_reset_without_its_proof_is_a_refusal(replies: Replies, why: str) 
         against(replies, reset)
 
 
+def idle(hooks: Hooks) -> Coroutine[Any, Any, None]:
+    return hooks.wait_until_idle()
+
+
+def test_a_server_at_work_is_waited_for_and_another_client_is_a_refusal() -> None:
+    """What a killed run left behind ends; who stays is not ours, in a primed cell as in a cold."""
+    slots = ("GET", "/slots")
+    _, asked = against({slots: [(200, BUSY), (200, BUSY), (200, IDLE)]}, idle)
+    assert len(asked) == 3
+    with pytest.raises(NotPermitted, match=r"slots \[0\] are busy after 1 s: somebody else"):
+        against({slots: (200, BUSY)}, idle)
+
+
+@pytest.mark.parametrize("said", [(404, {}), (501, {}), (200, {"a": 1}), (200, [3, None])])
+def test_a_server_that_tells_of_no_slots_is_taken_for_idle(said: Any) -> None:
+    """vLLM and SGLang have none."""
+    against({("GET", "/slots"): said}, idle)
+
+
 @pytest.mark.parametrize(
     ("said", "ok"),
     [
@@ -254,10 +273,11 @@ def test_a_program_that_never_stops_talking_is_ended_and_not_kept(tmp_path: Path
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_what_a_program_leaves_behind_does_not_hold_its_answer_up(tmp_path: Path) -> None:
     """A child in a session of its own keeps the pipe open; the answer was given before."""
-    held = tmp_path / "held"
+    ready, held = tmp_path / "ready", tmp_path / "held"
+    os.mkfifo(ready)
     os.mkfifo(held)
-    # the child ends when the fifo is opened for writing, which the test does at its end
-    left = f"setsid sh -c 'read line < {held}' &"
+    # the program answers once its child has left; the child stays until the end of the test
+    left = f"setsid sh -c 'echo go > {ready}; read line < {held}' & read line < {ready};"
     hook = {"command": ["sh", "-c", f'{left} echo "{{\\"cleared\\": true}}"'], "timeout_s": 60}
     against({}, reset, reset_cache=hook)
     with held.open("w") as release:
