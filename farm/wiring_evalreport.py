@@ -21,11 +21,16 @@ from farm.report.html import page_of, render_html
 from farm.report.markdown import render_markdown
 from farm.runtime.board import envelope_of, gather
 from farm.runtime.casebook import case_rows
+from farm.runtime.settings import RunSettings
 from farm.runtime.tally import Tally
 from farm.runtime.trials import Recorded, recordings, rows_of_shard
+from farm.runtime.verify import Verification
+from farm.runtime.verify_trials import verify_evaluation
+from farm.scoring.trial import TrialJudge
 from farm.stats.evalrun import EvalRun
 from farm.store.costs import read_spending
 from farm.store.directory import DirectoryStore
+from farm.wiring_eval import programs_for
 
 REPORTS: Final = ("report.json", "report.md", "report.html")
 _ENDS: Final = frozenset(
@@ -87,6 +92,22 @@ def _costs(path: str) -> Costs | msgspec.UnsetType:
         return UNSET
     models, currency = read_spending(path)
     return Costs(currency=currency, models=models, total=total_spending(list(models.values())))
+
+
+def recheck(
+    store: DirectoryStore,
+    *,
+    digests: Callable[[], tuple[str, str, int]],
+    receipt_names: Callable[[], list[str]],
+    require_isolation: str | None,
+    allow_unisolated: bool,
+) -> Verification:
+    """Verify the store of an evaluation; programs among its answers are run again."""
+    settings = RunSettings(require_isolation=require_isolation, allow_unisolated=allow_unisolated)
+    with programs_for(store, settings, slots=1) as programs:
+        return verify_evaluation(
+            store, digests=digests, receipt_names=receipt_names, judge=TrialJudge(programs)
+        )
 
 
 class Onlooker:

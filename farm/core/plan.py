@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
+from typing import Final
 
 import msgspec
 
@@ -27,6 +28,10 @@ class ScorerName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def __str__(self) -> str:
         return f"{self.name} v{self.version}"
+
+
+# Whose cases are tasks of a served model: judged when they are measured, by no metric.
+QUALIFICATION: Final = ScorerName(name="qualification", version="1")
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
