@@ -20,7 +20,7 @@ from farm.runtime.answered import Judge, judged_again, trials_of
 from farm.runtime.trials import tasks_of
 from farm.runtime.verify import Verification, verify
 from farm.scoring.registry import scorer
-from farm.store.protocol import TASKS_FILE, Store
+from farm.store.protocol import MODELS_FILE, TASKS_FILE, Store
 
 
 def verify_evaluation(
@@ -35,6 +35,7 @@ def verify_evaluation(
     tasks: dict[str, TaskSpec] = {}
     problems: list[str] = []
     try:
+        store.read_kept(MODELS_FILE)
         tasks = tasks_of(store)
         problems += _plan_problems(plan, tasks)
     except FarmError as error:
@@ -77,5 +78,5 @@ def _plan_problems(plan: Plan, tasks: Mapping[str, TaskSpec]) -> Iterator[str]:
             f"{TASKS_FILE}: tasks and metrics of this farm make {again.identity.scorer}, the plan "
             f"says {plan.identity.scorer}"
         )
-    elif msgspec.structs.replace(again, checksum=plan.checksum) != plan:
+    elif msgspec.structs.replace(again, files=plan.files, checksum=plan.checksum) != plan:
         yield f"{TASKS_FILE}: its tasks make another plan than the one that is there"
