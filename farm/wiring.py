@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from farm.core.event import Event, note
+from farm.core.event import Event, Note, note
 from farm.core.isolation import isolation_of
-from farm.core.plan import TASKS, Plan, ScorerName, check_identity
+from farm.core.plan import QUALIFICATION, TASKS, Plan, ScorerName, check_identity
 from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
@@ -24,7 +25,11 @@ from farm.store.directory import DirectoryStore, exists, wall_clock
 from farm.store.protocol import Store
 
 if TYPE_CHECKING:
-    from farm.runtime.supervisor import Ending, Watch
+    from signal import Signals
+
+    from farm.runtime.interrupts import Interrupts
+    from farm.runtime.prospects import Ending
+    from farm.runtime.supervisor import Watch
     from farm.sandbox.runner import Sandbox
     from farm.store.initialize import Request
 
@@ -36,9 +41,26 @@ def new_invocation_id() -> str:
     return secrets.token_hex(8)
 
 
-def open_store(path: str) -> DirectoryStore:
-    """Open a store for reading or for changes."""
-    return DirectoryStore(path, invocation_id=new_invocation_id())
+def open_store(path: str, *, qualification: bool = False) -> DirectoryStore:
+    """Open a store for reading or for changes.
+
+    Raises `SpecError` for the store of a qualification unless the caller can do with one: its
+    cases are tasks of a served model, which no metric scores.
+    """
+    store = DirectoryStore(path, invocation_id=new_invocation_id())
+    if is_qualification(store) and not qualification:
+        store.close()
+        raise SpecError(
+            f"{path!r} is a qualification, not a run of predictions: see it with 'farm qualify "
+            "summary', set two side by side with 'farm qualify compare', check one with "
+            "'farm verify'"
+        )
+    return store
+
+
+def is_qualification(store: DirectoryStore) -> bool:
+    """Tell whether a store holds the cells of a qualification."""
+    return store.plan.identity.scorer == QUALIFICATION
 
 
 def scorer_name(name: str = DEFAULT) -> ScorerName:
@@ -74,6 +96,7 @@ def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> Non
     if exists(path):
         with open_store(path) as store:
             check_request(store.plan, request, store=path)
+            tell_if_untold(store, on_events)
         return
     if options.input is None:
         raise SpecError(f"there is no store at {path!r} yet: give --input FILE to make one")
@@ -99,14 +122,24 @@ def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEve
 def tell_of_the_store(path: str, on_events: OnEvents) -> None:
     """Tell that a store was made."""
     with open_store(path) as store:
-        plan = store.plan
-        made = note(
-            "store.initialized",
-            cases=plan.cases,
-            shards=len(plan.shards),
-            dataset_sha256=plan.identity.dataset_sha256,
-        )
-        on_events(store.tell([made]))
+        on_events(store.tell([_made(store.plan)]))
+
+
+def tell_if_untold(store: DirectoryStore, on_events: OnEvents) -> None:
+    """Tell that a store was made if its maker was killed before he could."""
+    if not store.events_size():
+        made = _made(store.plan)
+        fields = {**made.fields, "recovered": True}
+        on_events(store.tell([msgspec.structs.replace(made, fields=fields)]))
+
+
+def _made(plan: Plan) -> Note:
+    return note(
+        "store.initialized",
+        cases=plan.cases,
+        shards=len(plan.shards),
+        dataset_sha256=plan.identity.dataset_sha256,
+    )
 
 
 def _request(options: InitOptions) -> Request:
@@ -153,7 +186,8 @@ def run(
     # here and not at the top: anyio loads for 40 ms, which only a run needs
     import anyio
 
-    from farm.runtime.supervisor import anything_to_do
+    from farm.runtime.interrupts import Interrupts
+    from farm.runtime.prospects import anything_to_do
 
     store.confirm()
     now = int(wall_clock()) if settings.now_ms is None else settings.now_ms
@@ -167,9 +201,11 @@ def run(
         if not anything_to_do(store.ledger(), settings, now=now):
             return _nothing_to_do(store, on_events)
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
+        tell_if_untold(store, on_events)
         settings = (prepare or isolated)(store.plan, settings)
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
-        return anyio.run(_evaluate, store, settings, on_events, watch)
+        with Interrupts(leave=lambda number: _leave(number, settings.again)) as interrupts:
+            return anyio.run(_evaluate, store, settings, on_events, interrupts, watch)
     finally:
         lock.close()
 
@@ -223,7 +259,7 @@ def isolated(plan: Plan, settings: RunSettings) -> RunSettings:
 
 def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
     from farm.runtime.evaluate import last_note
-    from farm.runtime.supervisor import Ending
+    from farm.runtime.prospects import Ending
 
     ending = Ending()
     last = [last_note(store.ledger(), ending, elapsed_s=0.0)]
@@ -233,11 +269,23 @@ def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
 
 
 async def _evaluate(
-    store: Store, settings: RunSettings, on_events: OnEvents, watch: Watch | None
+    store: Store,
+    settings: RunSettings,
+    on_events: OnEvents,
+    interrupts: Interrupts,
+    watch: Watch | None,
 ) -> Ending:
     from farm.runtime.evaluate import evaluate
 
-    return await evaluate(store, settings, on_events=on_events, watch=watch)
+    return await evaluate(store, settings, on_events=on_events, interrupts=interrupts, watch=watch)
+
+
+def _leave(number: Signals, again: str) -> None:
+    """End this process at once; what is committed is durable and workers die with it."""
+    from farm.log import last_line
+
+    last_line(f"left at once by {number.name}; everything finished is kept, continue with: {again}")
+    os._exit(128 + number)
 
 
 def run_settings(store: str, settings: RunSettings) -> RunSettings:
@@ -256,6 +304,7 @@ def run_settings(store: str, settings: RunSettings) -> RunSettings:
         settings,
         incarnation=current_incarnation() if settings.now_ms is None else "",
         name=f"run-{secrets.token_hex(4)}",
+        again=f"farm run --store {shlex.quote(store)}",
         worker_command=command,
         is_gone=is_gone,
     )

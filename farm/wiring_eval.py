@@ -37,7 +37,8 @@ from farm.store.protocol import MODELS_FILE, TASKS_FILE
 from farm.wiring import OnEvents, open_store, run, tell_of_the_store
 
 if TYPE_CHECKING:
-    from farm.runtime.supervisor import Ending, Watch
+    from farm.runtime.prospects import Ending
+    from farm.runtime.supervisor import Watch
 
 CACHE_FILE: Final = "generations.sqlite"
 COSTS_FILE: Final = "costs.jsonl"

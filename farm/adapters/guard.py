@@ -61,12 +61,12 @@ class Guard:
     async def __call__(self, call: Call) -> Generation:
         """Call unless the guard has tripped; raises `Halted` when it has, or trips now.
 
-        An answer to a call that was out when it tripped is given: it is paid for.
+        An answer is given also when the guard has tripped while it was on its way.
         """
         self._refuse_if_halted()
         generation = await self._send(call)
         self._observe(generation.failure)
-        if generation.failure is not None:
+        if generation.failure is not None:  # an answer that came after all is paid for, and kept
             self._refuse_if_halted()
         return generation
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -84,15 +85,14 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
             write = ctx.with_resource(open_output(given["stream"]))
         watch = Onlooker(opened, tally, write=write)
         with _view(tally, environment, given):
-            settings = eval_options.settings_of(given)
+            again = _command_line(store, given)
+            settings = replace(eval_options.settings_of(given), again=again)
             ending = run_evaluation(opened, asking, settings, on_events=log.write, watch=watch)
     envelope = write_reports(opened, costs=costs_of(opened))
     if given["stream"] != "-":
         _print(envelope, given["kind"])
     ledger = opened.ledger()
-    why = explain(
-        ledger, ending, deadline_s=given["deadline_s"], command=_command_line(store, given)
-    )
+    why = explain(ledger, ending, deadline_s=given["deadline_s"], command=again)
     if why:
         fail(why)
     ctx.exit(exit_code_of(ledger, ending))

@@ -67,6 +67,10 @@ EVENTS: Final[dict[str, tuple[str, dict[str, type]]]] = {
     "shard.failed": ("warning", {**_SHARD, "attempts": int, "reason": str}),
     "shard.quarantined": ("error", {"shard": str, "version": int, "attempts": int}),
     "shard.requeued": ("info", {"shard": str, "version": int}),
+    # in the log alone: nothing can be written to a store that somebody else has locked
+    "store.awaited": ("warning", {"reason": str}),
+    # in a log whose reader does not keep up, in the place of what is in the store alone
+    "log.dropped": ("warning", {"lines": int}),
 }
 
 

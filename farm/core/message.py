@@ -8,6 +8,7 @@ means that no more will come.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 
@@ -123,7 +124,12 @@ Message = Ready | Started | Progressed | Scored | Returned | Noted | Pulse | Hal
 
 _encoder = msgspec.json.Encoder()
 _batches = msgspec.json.Decoder(Batch)
-_messages = msgspec.json.Decoder(Message)
+
+
+@cache
+def _messages() -> msgspec.json.Decoder[Message]:
+    # made when the first comes: a worker, which must start quickly, reads none
+    return msgspec.json.Decoder(Message)
 
 
 class ProtocolError(FarmError):
@@ -146,7 +152,7 @@ def decode_batch(line: bytes) -> Batch:
 def decode_message(line: bytes) -> Message:
     """Read a line of a worker's stdout; raises `ProtocolError` on anything else."""
     try:
-        return _messages.decode(line)
+        return _messages().decode(line)
     # the decoder skips foreign fields by recursion, however deep they are
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ProtocolError(f"{line[:_SHOWN]!r} is not a message: {error}") from error
@@ -168,8 +174,3 @@ class LineSplitter:
                     f"a line of over {self._max_bytes} bytes, it begins {line[:_SHOWN]!r}"
                 )
         return lines
-
-    @property
-    def rest(self) -> bytes:
-        """The unfinished last line."""
-        return self._rest

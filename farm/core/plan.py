@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -28,6 +29,10 @@ class ScorerName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def __str__(self) -> str:
         return f"{self.name} v{self.version}"
+
+
+# Whose cases are tasks of a served model: judged when they are measured, by no metric.
+QUALIFICATION: Final = ScorerName(name="qualification", version="1")
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,13 +64,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     shards: tuple[Shard, ...]
     files: dict[str, str] | UnsetType = UNSET  # SHA-256 of what an evaluation keeps, by name
     checksum: str = ""
-
-    def shard(self, name: str) -> Shard:
-        """Find a shard by name; raises `KeyError`."""
-        for shard in self.shards:
-            if shard.name == name:
-                return shard
-        raise KeyError(name)
 
     def seals(self, name: str, data: bytes) -> bool:
         """Say whether a file of this name and these bytes is kept beside the plan."""

@@ -120,12 +120,12 @@ def plan_trials(
     identity = Identity(
         dataset_sha256=digest.dataset_sha256,
         shards=asked,
-        scorer=_scorer(trials.tasks, version_of),
+        scorer=scorer_of(trials.tasks, version_of),
         models=trials.models,
     )
     plan = make_plan(
         identity=identity,
-        tasks_sha256=_questions_digest(trials),
+        tasks_sha256=questions_digest(trials),
         cases=trials.count,
         shards=tuple(placed),
         files=files,
@@ -176,7 +176,8 @@ def _check_names(trials: Trials) -> None:
             )
 
 
-def _scorer(tasks: Sequence[TaskSpec], version_of: Callable[[str], str]) -> ScorerName:
+def scorer_of(tasks: Sequence[TaskSpec], version_of: Callable[[str], str]) -> ScorerName:
+    """Name what judges the trials of these tasks: a digest of each task's metric and rule."""
     metrics = [
         (task.task_id, f"{task.metric_name}@{version_of(task.metric_name)}", task.post_process)
         for task in tasks
@@ -184,7 +185,8 @@ def _scorer(tasks: Sequence[TaskSpec], version_of: Callable[[str], str]) -> Scor
     return ScorerName(name=TASKS, version=digest_of(sorted(metrics))[:16])
 
 
-def _questions_digest(trials: Trials) -> str:
+def questions_digest(trials: Trials) -> str:
+    """Return the digest of what is asked, whichever models are asked: a plan's `tasks_sha256`."""
     digest = sha256()
     for task in trials.tasks:
         digest.update(canonical((task.task_id, render_prompt(task), task.targets)))

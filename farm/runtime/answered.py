@@ -8,12 +8,15 @@ from farm.core.answer import answers_of, encode_answers
 from farm.core.generation import Generation
 from farm.core.isolation import weakest
 from farm.core.plan import Shard
-from farm.core.receipt import Receipt, build_receipt, encode_receipt, recount
+from farm.core.receipt import Receipt, build_receipt
+from farm.core.result import CaseResult, counts
 from farm.core.task import TaskSpec
 from farm.core.trial import Trial, read_trial
 from farm.errors import Corrupt
 from farm.runtime.worker import decode_cases
+from farm.scoring.registry import scorer
 from farm.scoring.trial import Verdict
+from farm.stats.evalrun import EvalRun
 
 Judge = Callable[[str, TaskSpec, Generation], Verdict]
 
@@ -39,21 +42,43 @@ def receipt_of(
     )
 
 
+def row_of(
+    model: str, task: TaskSpec, sample: int, verdict: CaseResult, answer: Generation
+) -> EvalRun:
+    """Return an answered trial as a row of statistics."""
+    counted = counts(verdict.outcome)
+    told: dict[str, object] = {
+        "metric_version": scorer(task.metric_name).version,
+        "post_process": task.post_process,
+    }
+    if answer.failure is not None:
+        told["error"] = f"{answer.failure.kind}: {answer.failure.detail}"
+    return EvalRun(
+        model_id=model,
+        task_id=task.task_id,
+        sample=sample,
+        category=task.category,
+        metric_name=task.metric_name,
+        score=verdict.score if counted else None,
+        correct=verdict.correct if counted else None,
+        outcome=verdict.outcome,
+        confidence=answer.confidence,
+        token_nll=answer.token_nll,
+        token_count=answer.token_count,
+        latency_s=answer.latency_s,
+        metadata=told,
+    )
+
+
 def judged_again(
-    text: bytes, trials: Sequence[Trial], tasks: Mapping[str, TaskSpec], judge: Judge, *, path: str
-) -> bytes:
-    """Judge the answers of a receipt anew; give the receipt's bytes as they should be.
-
-    `text` are its bytes as they are, `path` its name. Like the pid, what stood around a program
-    is a fact of the attempt and is taken over.
-    """
-    import msgspec
-
-    found = recount(text, path=path)
-    try:
-        receipt = msgspec.json.decode(text, type=Receipt)
-    except msgspec.DecodeError as error:
-        raise Corrupt(path=path, reason=f"not a receipt: {error}") from error
+    receipt: Receipt,
+    trials: Sequence[Trial],
+    tasks: Mapping[str, TaskSpec],
+    judge: Judge,
+    *,
+    path: str,
+) -> Receipt:
+    """Judge the answers of a receipt anew and give the receipt as it should be; `path` names it."""
     answers = answers_of(receipt, path=path)
     if len(answers) != len(trials):
         raise Corrupt(path=path, reason=f"{len(answers)} answers to {len(trials)} trials")
@@ -61,5 +86,4 @@ def judged_again(
         judge(trial.id, tasks[trial.task], answer)
         for trial, answer in zip(trials, answers, strict=True)
     ]
-    again = receipt_of(verdicts, answers, worker_pid=found.worker_pid)
-    return encode_receipt(msgspec.structs.replace(again, isolation=found.isolation))
+    return receipt_of(verdicts, answers, worker_pid=receipt.worker_pid)

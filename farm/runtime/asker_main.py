@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
 
 import msgspec
 
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
     die_with_parent(int(options["--parent"]))
     try:
         asked = msgspec.json.decode(options["--options"], type=AskOptions)
-        asyncio.run(_serve(options["--store"], asked, say))
+        asyncio.run(serve(options["--store"], asked, say=say, batches=_batches()))
     except BrokenPipeError:  # the supervisor is gone, and nobody is left to tell
         return 1
     except Exception as error:  # noqa: BLE001  the worker's top: between processes go records
@@ -61,34 +62,56 @@ def _stopped(error: BaseException, say: Callable[[Message], None]) -> int:
     return 1
 
 
-async def _serve(path: str, options: AskOptions, say: Callable[[Message], None]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Doors:
+    """What a process that asks has open."""
+
+    store: DirectoryStore
+    models: dict[str, Common]
+    judge: TrialJudge
+    cache: GenerationCache
+    costs: CostLedger
+
+
+async def serve(
+    path: str,
+    options: AskOptions,
+    *,
+    say: Callable[[Message], None],
+    batches: AsyncIterator[Batch],
+) -> None:
     """Open everything, inside out, and ask until there is nothing more to ask."""
     with ExitStack() as opened:
-        store = opened.enter_context(DirectoryStore(path))
-        models = read_models(options.models)
-        models = {name: models[name] for name in store.plan.identity.models}
-        isolation = RunSettings(
-            require_isolation=options.require_isolation, allow_unisolated=options.allow_unisolated
-        )
-        programs = opened.enter_context(programs_for(store, isolation, slots=options.slots))
-        cache = GenerationCache(options.cache)
-        opened.callback(cache.close)
-        costs = open_costs(options.costs, prices=options.prices, models=models)
-        opened.callback(costs.close)
+        doors = _open(path, options, opened)
         async with AsyncExitStack() as endpoints:
-            await _ask(store, models, options, cache, costs, TrialJudge(programs), say, endpoints)
+            asker = await _asker(doors, options, say, endpoints)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asker.stop)
+            say(Ready(worker_pid=os.getpid()))
+            await asker.run(batches)
 
 
-async def _ask(
-    store: DirectoryStore,
-    models: dict[str, Common],
+def _open(path: str, options: AskOptions, opened: ExitStack) -> _Doors:
+    store = opened.enter_context(DirectoryStore(path))
+    models = read_models(options.models)
+    models = {name: models[name] for name in store.plan.identity.models}
+    isolation = RunSettings(
+        require_isolation=options.require_isolation, allow_unisolated=options.allow_unisolated
+    )
+    programs = opened.enter_context(programs_for(store, isolation, slots=options.slots))
+    cache = GenerationCache(options.cache)
+    opened.callback(cache.close)
+    costs = open_costs(options.costs, prices=options.prices, models=models)
+    opened.callback(costs.close)
+    return _Doors(store=store, models=models, judge=TrialJudge(programs), cache=cache, costs=costs)
+
+
+async def _asker(
+    doors: _Doors,
     options: AskOptions,
-    cache: GenerationCache,
-    costs: CostLedger,
-    judge: TrialJudge,
     say: Callable[[Message], None],
     endpoints: AsyncExitStack,
-) -> None:
+) -> Asker:
+    """Compose the models and give the loop that asks them."""
     later: list[Asker] = []  # the models are made before who hears of them
 
     def tell(noted: Note) -> None:
@@ -98,8 +121,8 @@ async def _ask(
         await later[0].pause(seconds)
 
     around = Surroundings(
-        cache=cache,
-        ledger=costs,
+        cache=doors.cache,
+        ledger=doors.costs,
         max_money=options.max_cost,
         max_tokens=options.max_tokens,
         share=options.share,
@@ -108,7 +131,7 @@ async def _ask(
     )
     composed: dict[str, ComposedModel] = {}
     limits: dict[str, int] = {}
-    for name, given in models.items():
+    for name, given in doors.models.items():
         settings = given
         if options.concurrency is not None:
             settings = msgspec.structs.replace(given, concurrency=options.concurrency)
@@ -118,21 +141,19 @@ async def _ask(
         )
         limits[name] = max(1, round(settings.concurrency * options.share))
     asker = Asker(
-        store,
-        tasks=tasks_of(store),
+        doors.store,
+        tasks=tasks_of(doors.store),
         models=composed,
         limits=limits,
-        judge=judge,
+        judge=doors.judge,
         worker_pid=os.getpid(),
         say=say,
         accept_errors=options.accept_errors,
-        settle=costs.sync,
-        cost=lambda: _cost(costs),
+        settle=doors.costs.sync,
+        cost=lambda: _cost(doors.costs),
     )
     later.append(asker)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asker.stop)
-    say(Ready(worker_pid=os.getpid()))
-    await asker.run(_batches())
+    return asker
 
 
 def _environment_of(settings: Common) -> dict[str, str]:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from farm.core.event import Event, Note, note
 from farm.core.ledger import Ledger
 from farm.errors import FarmError
+from farm.runtime.interrupts import Interrupts
+from farm.runtime.prospects import Ending, standing
 from farm.runtime.settings import RunSettings
-from farm.runtime.supervisor import Ending, Supervisor, Watch, standing
+from farm.runtime.supervisor import Supervisor, Watch
 from farm.store.protocol import Store
 
 EXIT_DONE = 0
@@ -23,6 +25,7 @@ async def evaluate(
     settings: RunSettings,
     *,
     on_events: Callable[[Sequence[Event]], None],
+    interrupts: Interrupts | None = None,
     watch: Watch | None = None,
 ) -> Ending:
     """Work on a run until nothing is left that may be done; tell how it ended.
@@ -31,7 +34,10 @@ async def evaluate(
     """
     began = time.monotonic()
     try:
-        ending = await Supervisor(store, settings, on_events=on_events, watch=watch).run()
+        supervisor = Supervisor(
+            store, settings, on_events=on_events, interrupts=interrupts, watch=watch
+        )
+        ending = await supervisor.run()
     except FarmError as error:
         elapsed_s = round(time.monotonic() - began, 6)
         _tell_failure(store, error, elapsed_s=elapsed_s, on_events=on_events)

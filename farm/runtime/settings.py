@@ -29,6 +29,7 @@ class RunSettings:
     require_isolation: str | None = None  # the weakest level to run programs under
     allow_unisolated: bool = False  # run programs also where nothing stands around them
     isolation: Isolation | None = None  # in force here, where the scorer runs programs
+    again: str = ""  # the command line that continues this run
     worker_command: Sequence[str] = ()
     is_gone: Callable[[str], bool] = lambda incarnation: False
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import anyio
 
-from farm.core.change import Change, Claim, Fail, Outcome, Publish, Release
+from farm.core.change import Change, Claim, Outcome, Publish
 from farm.core.event import Note, note
 from farm.core.lease import Lease
 from farm.core.message import (
@@ -32,7 +32,8 @@ from farm.core.message import (
 )
 from farm.core.narration import fenced_note
 from farm.errors import FarmError, Fenced
-from farm.runtime.process import WorkerProcess, describe_exit
+from farm.runtime.departure import Departure, release
+from farm.runtime.process import WorkerProcess
 from farm.runtime.settings import RunSettings
 
 Commit = Callable[[Sequence[Change]], Awaitable[list[Outcome]]]
@@ -256,7 +257,7 @@ class Shift:
                 lease = self.held.get(shard)
                 if lease is not None and lease.version == version:
                     del self.held[shard]
-                    changes.append(self._release(lease, reason=reason))
+                    changes.append(release(lease, reason=reason))
             case Halting(reason=reason):
                 self._told.extend(self._hears.halting(reason))
             case Pulse():
@@ -339,46 +340,27 @@ class Shift:
 
     async def _settle(self) -> None:
         """Give back what is left, charge what the worker's own fault cost, tell how it ended."""
-        code = await self._process.reap()
-        left = (code != 0 or bool(self.held)) and not self.dismissed
-        faulty = bool(self._reason) or left
-        reason = self._reason or describe_exit(code)
-        if not self._reason and code == 0:
-            reason = "it ended without the receipts of the shards it was given (exit code 0)"
-        changes = [
-            self._give_up(lease, faulty=faulty, reason=reason) for lease in self.held.values()
-        ]
-        changes += [self._release(lease, reason="its lease ran out") for lease in self._given_up]
-        ended: dict[str, str | int] = {
-            "worker": self.name,
-            "worker_pid": self._process.pid,
-            "exit_code": code,
-        }
-        told = note("worker.exited", **ended)
-        if faulty:
-            told = note("worker.failed", **ended, reason=reason)
+        departure = Departure(
+            worker=self.name,
+            worker_pid=self._process.pid,
+            exit_code=await self._process.reap(),
+            complaint=self._reason,
+            dismissed=self.dismissed,
+            executing=self.executing,
+            held=tuple(self.held.values()),
+            ran_out=tuple(self._given_up),
+        )
+        changes = departure.changes(
+            max_attempts=self._settings.max_attempts, charged=self.failure is None
+        )
         try:
             if changes:
                 await self._commit(changes)
-            await self._tell([told])
+            await self._tell([departure.told()])
         except FarmError as error:
             # the leases stay with us in the ledger; the next run takes them over at once
             self.failure = self.failure or error
         self.held.clear()
-
-    def _give_up(self, lease: Lease, *, faulty: bool, reason: str) -> Fail | Release:
-        if faulty and lease.shard == self.executing and self.failure is None:
-            return Fail(
-                shard=lease.shard,
-                worker=lease.worker,
-                version=lease.version,
-                max_attempts=self._settings.max_attempts,
-                reason=reason,
-            )
-        return self._release(lease, reason="run drained" if self.dismissed else reason)
-
-    def _release(self, lease: Lease, *, reason: str) -> Release:
-        return Release(shard=lease.shard, worker=lease.worker, version=lease.version, reason=reason)
 
     async def _drain_log(self) -> None:
         """Pass on what the worker writes on stderr as it comes; all is read, so it never blocks."""

@@ -6,25 +6,25 @@ It is the only writer of a run while it lives. It decides nothing about leases, 
 
 from __future__ import annotations
 
+import errno
 import math
 import os
-import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
 from anyio import CancelScope, Semaphore
 from anyio.abc import TaskGroup
 
-from farm.core.change import Change, Claim, Outcome, Reclaim, Release, Renew
+from farm.core.change import Change, Claim, Outcome, Release, Renew
 from farm.core.event import Event, Note, note
-from farm.core.lease import Lease, eligible
-from farm.core.ledger import Ledger
+from farm.core.lease import Lease
 from farm.core.message import Pulse
 from farm.errors import FarmError, Fenced
 from farm.runtime.committer import Committer
+from farm.runtime.interrupts import Interrupts
 from farm.runtime.process import WorkerProcess, WorkerStartFailed
+from farm.runtime.prospects import Ending, standing, to_reclaim
 from farm.runtime.settings import RunSettings
 from farm.runtime.shift import Shift
 from farm.store.protocol import Store
@@ -46,52 +46,6 @@ class Watch(Protocol):
         """Hear how far a worker is; give what is to be told of it."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Ending:
-    """How a supervised run ended, apart from what stands in the ledger."""
-
-    published: list[Lease] = field(default_factory=list)
-    returned: dict[str, str] = field(default_factory=dict)  # shard -> why it cannot be finished
-    halted: str = ""  # why nothing more may be asked
-    signal: signal.Signals | None = None
-    deadline: bool = False
-
-
-def standing(ledger: Ledger) -> dict[str, int]:
-    """Give the figures that every run event carries."""
-    receipts = [lease.receipt for lease in ledger.leases if lease.receipt is not None]
-    return {
-        "completed_shards": len(receipts),
-        "active_shards": len(ledger.leases),
-        "evaluated": sum(receipt.total for receipt in receipts),
-        "correct": sum(receipt.correct for receipt in receipts),
-    }
-
-
-def to_reclaim(ledger: Ledger, is_gone: Callable[[str], bool]) -> list[Reclaim]:
-    """Give the changes that free the leases of supervisors that are provably gone."""
-    gone = {
-        lease.incarnation
-        for lease in ledger.leases
-        if lease.worker and lease.incarnation and not lease.settled
-    }
-    gone = {incarnation for incarnation in gone if is_gone(incarnation)}
-    return [
-        Reclaim(shard=lease.shard, worker=lease.worker, incarnation=lease.incarnation)
-        for lease in ledger.leases
-        if lease.incarnation in gone and not lease.settled
-    ]
-
-
-def anything_to_do(ledger: Ledger, settings: RunSettings, *, now: int) -> bool:
-    """Tell whether a run would change anything; `now` is the store's clock or the logical one."""
-    if any(eligible(lease, now=now) for lease in ledger.leases):
-        return True
-    if settings.now_ms is None and to_reclaim(ledger, settings.is_gone):
-        return True
-    return settings.wait and settings.now_ms is None and not ledger.settled
-
-
 class Supervisor:
     """Runs workers on a store until nothing is left that it may do."""
 
@@ -101,9 +55,11 @@ class Supervisor:
         settings: RunSettings,
         *,
         on_events: Callable[[Sequence[Event]], None],
+        interrupts: Interrupts | None = None,
         watch: Watch | None = None,
     ) -> None:
         self._settings = settings
+        self._interrupts = interrupts
         self._watch = watch
         self._committer = Committer(store, on_events=on_events)
         self._cap = Semaphore(settings.workers)
@@ -131,7 +87,8 @@ class Supervisor:
         """
         async with anyio.create_task_group() as service:
             service.start_soon(self._committer.run)
-            service.start_soon(self._watch_signals, service)
+            if self._interrupts is not None:
+                service.start_soon(self._watch_signals, service, self._interrupts)
             if self._settings.now_ms is None:
                 service.start_soon(self._renew)
             await self._supervise()
@@ -317,7 +274,10 @@ class Supervisor:
             try:
                 return await WorkerProcess.spawn(command)
             except OSError as error:
-                reason = str(error)
+                where = f"{error.filename!r}: " if error.filename else ""
+                reason = where + os.strerror(error.errno or 0).lower()
+                if error.errno == errno.EAGAIN:
+                    reason += " (raise `ulimit -u`, or give fewer --workers)"
             if pause_s is None:
                 break
             await self._committer.tell(
@@ -407,29 +367,23 @@ class Supervisor:
 
     def _drain(self, *, grace_s: float) -> None:
         self._draining = True
+        self._committer.hasty = True
         self._drain_begun.set()
         self._dispatching.cancel()
         for shift in self._shifts.values():
             shift.dismiss(grace_s=grace_s)
 
-    async def _watch_signals(self, service: TaskGroup) -> None:
-        """Drain on the first signal, end the workers on the second, leave on the third.
+    async def _watch_signals(self, service: TaskGroup, interrupts: Interrupts) -> None:
+        """Drain on the first signal, end the workers on the second; the third leaves by itself.
 
         Nothing here waits for the disk: a person who presses again is heard at once.
         """
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            count = 0
-            async for number in signals:
-                count += 1
-                if count == 1:
-                    self._ending.signal = number
-                    reason = f"{number.name}: workers may finish their shards"
-                    self._drain(grace_s=self._settings.grace_s)
-                    service.start_soon(self._announce, reason)
-                elif count == 2:
-                    self._drain(grace_s=0)
-                else:
-                    os._exit(128 + number)
+        number = await interrupts.next()
+        self._ending.signal = number
+        self._drain(grace_s=self._settings.grace_s)
+        service.start_soon(self._announce, f"{number.name}: workers may finish their shards")
+        await interrupts.next()
+        self._drain(grace_s=0)
 
     async def _announce(self, reason: str) -> None:
         try:

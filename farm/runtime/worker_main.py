@@ -12,7 +12,7 @@ import farm.lean  # noqa: F401  isort: skip  before anything that imports msgspe
 import os
 import signal
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -113,15 +113,16 @@ def die_with_parent(parent: int) -> None:
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
+        import threading  # as late: Linux has no need of it
+
         threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
     if os.getppid() != parent:  # it died before the kernel was asked
         os._exit(1)
 
 
 def _watch_parent(parent: int) -> None:
-    alarm = threading.Event()
     while os.getppid() == parent:
-        alarm.wait(_PARENT_CHECK_S)
+        time.sleep(_PARENT_CHECK_S)
     os._exit(1)
 
 

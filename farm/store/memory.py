@@ -110,18 +110,22 @@ class MemoryStore:
     def tell(self, notes: Sequence[Note]) -> list[Event]:
         """Append events that no commit told of."""
         with self._lock:
-            told = [
-                stamp(
-                    noted,
-                    now_ms=self._clock(),
-                    run_id=self._plan.run_id,
-                    invocation_id=self._invocation_id,
-                    seq=len(self._events) + place,
-                )
-                for place, noted in enumerate(notes, start=1)
-            ]
+            told = self.number(notes)
             self._events.extend(told)
             return told
+
+    def number(self, notes: Sequence[Note]) -> list[Event]:
+        """Stamp events with the numbers that would follow, without keeping them."""
+        return [
+            stamp(
+                noted,
+                now_ms=self._clock(),
+                run_id=self._plan.run_id,
+                invocation_id=self._invocation_id,
+                seq=len(self._events) + place,
+            )
+            for place, noted in enumerate(notes, start=1)
+        ]
 
     def events(self) -> Iterator[Event]:
         """Read the run's events from the first on."""

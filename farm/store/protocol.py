@@ -66,5 +66,8 @@ class Store(Protocol):
     def tell(self, notes: Sequence[Note]) -> list[Event]:
         """Append events that no commit told of."""
 
+    def number(self, notes: Sequence[Note]) -> list[Event]:
+        """Stamp events with the numbers that would follow, without keeping them."""
+
     def events(self) -> Iterator[Event]:
         """Read the run's events from the first on."""

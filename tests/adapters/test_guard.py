@@ -91,19 +91,31 @@ def test_one_slow_start_is_not_a_dead_endpoint(count: int) -> None:
     assert played(story)[1] is None
 
 
-@pytest.mark.parametrize(("given", "lost"), [(FINE, False), (LOST, True), (DENIED, True)])
-def test_an_answer_that_was_out_when_the_run_halted_is_given(given: Generation, lost: bool) -> None:
-    """It is paid for; only a call that failed has nothing to lose."""
+def test_an_answer_on_its_way_when_the_run_ends_is_given() -> None:
+    """It is paid for; only what would go out after that is refused."""
 
-    async def story() -> Generation | None:
+    async def story() -> Generation:
         async def send(call: Call) -> Generation:
             guard.halt()
-            return given
+            return FINE
 
         guard = Guard(send, model="m", patience_s=60, tell=Heard(), clock=Clock())
-        try:
-            return await guard(Call(request(), "d"))
-        except Halted:
-            return None
+        answer = await guard(Call(request(), "d"))
+        with pytest.raises(Halted, match="the run is ending"):
+            await guard(Call(request(), "d"))
+        return answer
 
-    assert run(story()) == (None if lost else given)
+    assert run(story()) == FINE
+
+
+def test_a_failure_on_its_way_when_the_run_ends_is_not_asked_again() -> None:
+    async def story() -> None:
+        async def send(call: Call) -> Generation:
+            guard.halt()
+            return LOST
+
+        guard = Guard(send, model="m", patience_s=60, tell=Heard(), clock=Clock())
+        with pytest.raises(Halted):
+            await guard(Call(request(), "d"))
+
+    run(story())
