@@ -232,6 +232,8 @@ def prepared(
     if asking.prices:
         read_prices(asking.prices)
     limits = [asking.concurrency or model.concurrency for model in models.values()]
+    # a process asks at least one thing at a time, and together they must not ask too many
+    settings = replace(settings, workers=min(settings.workers, *limits))
     per_shard = max(1, plan.cases // max(1, len(plan.shards)))
     with programs_for(store, settings, slots=1) as sandbox:
         isolation = None if sandbox is None else isolation_of(sandbox.isolation)
