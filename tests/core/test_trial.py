@@ -122,7 +122,7 @@ def test_other_models_share_the_tasks_and_not_the_run() -> None:
     ],
 )
 def test_another_question_or_another_judgement_is_another_run(other: dict[str, object]) -> None:
-    assert planned(task())[0].run_id != planned(task(**other))[0].run_id
+    assert planned(task())[0].run_id != planned(task("a", **other))[0].run_id
 
 
 def test_another_version_of_a_metric_is_another_scorer() -> None:
