@@ -104,7 +104,7 @@ def test_of_two_that_ask_the_same_at_once_the_second_asks_where_the_first_failed
             surroundings(tmp_path) as around,
             model(server.url, around) as asked,
         ):
-            return await asyncio.gather(asked.ask("p", task("a")), asked.ask("p", task("b")))
+            return list(await asyncio.gather(asked.ask("p", task("a")), asked.ask("p", task("b"))))
 
     first, second = run(story())
     assert first.failure is not None
