@@ -15,7 +15,7 @@ from farm.core.event import Note
 from farm.core.generation import Generation
 from farm.core.lease import Lease
 from farm.core.message import Pulse
-from farm.errors import Corrupt
+from farm.errors import Corrupt, StorageError
 from farm.files.atomic import Folder
 from farm.report.build import DETAIL_CASES
 from farm.report.envelope import Costs, Envelope, to_json
@@ -138,14 +138,19 @@ class Onlooker:
         self._shards = {shard.name: shard for shard in store.plan.shards}
         self._tally = tally
         self._write = write
+        self.failure: StorageError | None = None  # why the stream was given up
         for lease in runs[0].ledger.leases:
             if lease.done:
                 tally.add_finished(row for row, _ in self._rows(lease))
                 self.published(lease)
 
     def published(self, lease: Lease) -> None:
-        """Write a shard's trials to the stream."""
-        if self._write is None:
+        """Write a shard's trials to the stream.
+
+        A stream that cannot be written is given up, and the run goes on: the store has it all,
+        and calls that are out must not be lost over it.
+        """
+        if self._write is None or self.failure is not None:
             return
         lines = []
         for row, answer in self._rows(lease):
@@ -153,7 +158,10 @@ class Onlooker:
             more = {"usage": answer.usage, "finish_reason": answer.finish_reason}
             told |= {name: value for name, value in more.items() if value is not None}
             lines.append(msgspec.json.encode(told))
-        self._write(b"\n".join([*lines, b""]))
+        try:
+            self._write(b"\n".join([*lines, b""]))
+        except StorageError as error:
+            self.failure = error
 
     def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
         """Take how far a worker is."""

@@ -95,6 +95,8 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
     why = explain(ledger, ending, deadline_s=given["deadline_s"], command=again)
     if why:
         fail(why)
+    if watch.failure is not None:  # the same command writes the whole stream
+        raise watch.failure
     ctx.exit(exit_code_of(ledger, ending))
 
 

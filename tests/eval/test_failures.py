@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.shell import Done, farm
+from tests.acceptance.terminal import on_terminal
 from tests.adapters.loopback import Wire, answer
 from tests.eval.asking import (
     KEY,
@@ -463,3 +465,83 @@ def read_command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:
         return b""
+
+
+HOSTILE = {
+    "t0": json.dumps("\ud800 alone"),
+    "t1": json.dumps("right\n\x00\x1b[31m\u2028</script><script>alert(1)</script>"),
+    "t2": json.dumps("right\n" + "long " * 200_000),
+    "t3": json.dumps("right\n| a | b |\n\u202e"),
+    "t4": "null",
+    "t5": json.dumps(""),
+}
+
+
+def test_hostile_answers_are_answers(tmp_path: Path) -> None:
+    """Half a character, control characters, a megabyte, markup, nothing: none stops a run."""
+
+    async def behave(asked: Asked, wire: Wire) -> None:
+        text = HOSTILE[asked.key.task]
+        await wire.reply(
+            b'{"choices": [{"index": 0, "finish_reason": "stop", "message": '
+            b'{"role": "assistant", "content": ' + text.encode() + b"}}]}"
+        )
+
+    with ModelServer(behave) as server:
+        evaluation = evaluation_of(tmp_path, server.url, attempts=2, more=("--accept-errors",))
+        done = evaluation.run("--stream", "-")
+        assert done.code == 0, done.err
+        ended = {line["task_id"]: line["outcome"] for line in done.lines}
+        assert {ended[task] for task in ("t1", "t2", "t3")} == {"correct"}
+        assert ended["t5"] == "empty"
+        assert ended["t0"] in ("wrong", "error")
+        assert ended["t4"] in ("empty", "error")
+        page = evaluation.path("report.html").read_text("utf-8")
+        assert "<script>alert" not in page
+        assert "\x1b" not in evaluation.path("report.md").read_text("utf-8")
+        assert farm("verify", "--store", evaluation.store).code == 0
+
+
+def test_a_reader_that_leaves_the_stream_costs_no_answer(tmp_path: Path) -> None:
+    """As with `| head -1`: the run goes on to its end, and the report is in the store."""
+    with ModelServer() as server:
+        evaluation = evaluation_of(tmp_path, server.url, tasks=40, more=("--shards", "8"))
+        server.behaviour = server.holds()
+        with evaluation.started("--stream", "-") as process:
+            server.wait_for(lambda: len(server.in_flight) == 8)
+            assert process.stdout is not None
+            process.stdout.close()
+            server.let_go()
+            assert process.stderr is not None
+            said = process.stderr.read().decode()
+            assert process.wait() == 0, said
+        assert "Traceback" not in said
+        assert (server.total, server.extra) == (40, 0)
+        assert evaluation.report()["runs"]["m"]["complete"] is True
+
+
+def test_a_stream_that_cannot_be_written_keeps_the_answers(tmp_path: Path) -> None:
+    """A full disk under the stream is no reason to stop: it can be written again at any time."""
+    with ModelServer() as server:
+        evaluation = evaluation_of(tmp_path, server.url, tasks=20)
+        done = evaluation.run("--stream", "/dev/full")
+        assert done.code == 3
+        assert "/dev/full" in done.failures[-1]
+        assert (server.total, server.extra) == (20, 0)
+        assert done.out == evaluation.path("report.md").read_bytes()
+        again = evaluation.run("--stream", "-")
+        assert (again.code, len(again.lines)) == (0, 20)
+        assert server.total == 20
+
+
+def test_the_live_view_is_drawn_on_a_terminal(tmp_path: Path) -> None:
+    """How many are done of all, model by model; in a pipe there are only lines."""
+    with ModelServer(after(0.3)) as server:
+        evaluation = evaluation_of(tmp_path, server.url, "one", "other", tasks=20)
+        code, shown, piped = on_terminal(*evaluation.arguments, out=False)
+    assert code == 0
+    text = shown.decode("utf-8")
+    for model in ("one", "other"):
+        assert re.search(rf"{model}\b.*\b8/20", text) or re.search(rf"{model}\b.*20/20", text)
+    assert b"\x1b" not in piped
+    assert piped == evaluation.path("report.md").read_bytes()

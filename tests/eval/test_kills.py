@@ -6,6 +6,7 @@ asked again; what was asked again was in flight; and the ledger says as much.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -136,9 +137,9 @@ def test_random_kills_repeat_only_what_was_in_flight(tmp_path: Path) -> None:
     draw = random.Random(7)
     tasks, samples, kills = 60, 2, 10
     with ModelServer(after(0.004)) as server:
-        evaluation = evaluation_of(
-            tmp_path, server.url, tasks=tasks, more=("--samples", str(samples), "--shards", "10")
-        )
+        stream = tmp_path / "stream"
+        more = ("--samples", str(samples), "--shards", "10", "--stream", str(stream))
+        evaluation = evaluation_of(tmp_path, server.url, tasks=tasks, more=more)
         cache = evaluation.path("generations.sqlite")
         safe: set[Any] = set()  # was durable when somebody was killed
         repeated: set[Any] = set()
@@ -162,6 +163,9 @@ def test_random_kills_repeat_only_what_was_in_flight(tmp_path: Path) -> None:
         assert not repeated
         assert_whole(evaluation, server, distinct=tasks * samples)
         assert server.extra <= kills * 2 * CONCURRENCY
+        # the stream of the last invocation has also what earlier ones had finished
+        lines = [json.loads(line) for line in stream.read_bytes().splitlines()]
+        assert len({(line["task_id"], line["sample"]) for line in lines}) == len(lines) == 120
         assert figures(undisturbed(tmp_path, evaluation, server)) == figures(evaluation.report())
 
 
@@ -288,5 +292,40 @@ def test_many_workers_divide_the_calls_and_repeat_none(tmp_path: Path) -> None:
         done = evaluation.run()
         assert done.code == 0, done.err
         assert (server.total, server.extra) == (60, 0)
-        assert server.most_at_once <= CONCURRENCY + 1  # 8 / 3 is rounded to 3 for each
+        assert server.most_at_once <= CONCURRENCY
         assert_whole(evaluation, server, distinct=60)
+
+
+def test_more_workers_than_calls_at_a_time_are_not_started(tmp_path: Path) -> None:
+    """A server with one slot is asked one thing at a time, whatever --workers says."""
+    with ModelServer(after(0.01)) as server:
+        evaluation = Evaluation(
+            store=str(tmp_path / "store"),
+            tasks=write_tasks(tmp_path, 12),
+            models=write_models(tmp_path, server.url, concurrency=1),
+            more=("--workers", "3", "--shards", "6"),
+        )
+        done = evaluation.run()
+        assert done.code == 0, done.err
+        assert server.most_at_once == 1
+
+
+def test_a_shard_that_is_quarantined_is_asked_again_after_requeue(tmp_path: Path) -> None:
+    """One death is allowed here: the run ends partial, and `farm requeue` opens it again."""
+    with ModelServer() as server:
+        evaluation = evaluation_of(tmp_path, server.url, tasks=8, more=("--shards", "1"))
+        server.behaviour = server.holds()
+        with evaluation.started("--max-attempts", "1") as process:
+            server.wait_for(lambda: len(server.in_flight) == 8)
+            kill(worker_of(process))
+            done = finish(process)
+        assert done.code == 4
+        assert "farm requeue" in done.failures[-1]
+        server.let_go()
+        assert evaluation.run().code == 4
+        requeued = farm("requeue", "--store", evaluation.store, "--shard", "shard-0")
+        assert requeued.code == 0, requeued.err
+        done = evaluation.run()
+        assert done.code == 0, done.err
+        assert (server.total, server.extra) == (16, 8)
+        assert_whole(evaluation, server, distinct=8)
