@@ -15,7 +15,7 @@ import msgspec
 
 from farm.core.event import Event, Note, note
 from farm.core.isolation import isolation_of
-from farm.core.plan import TASKS, Plan, ScorerName, check_identity
+from farm.core.plan import QUALIFICATION, TASKS, Plan, ScorerName, check_identity
 from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
@@ -41,9 +41,26 @@ def new_invocation_id() -> str:
     return secrets.token_hex(8)
 
 
-def open_store(path: str) -> DirectoryStore:
-    """Open a store for reading or for changes."""
-    return DirectoryStore(path, invocation_id=new_invocation_id())
+def open_store(path: str, *, qualification: bool = False) -> DirectoryStore:
+    """Open a store for reading or for changes.
+
+    Raises `SpecError` for the store of a qualification unless the caller can do with one: its
+    cases are tasks of a served model, which no metric scores.
+    """
+    store = DirectoryStore(path, invocation_id=new_invocation_id())
+    if is_qualification(store) and not qualification:
+        store.close()
+        raise SpecError(
+            f"{path!r} is a qualification, not a run of predictions: see it with 'farm qualify "
+            "summary', set two side by side with 'farm qualify compare', check one with "
+            "'farm verify'"
+        )
+    return store
+
+
+def is_qualification(store: DirectoryStore) -> bool:
+    """Tell whether a store holds the cells of a qualification."""
+    return store.plan.identity.scorer == QUALIFICATION
 
 
 def scorer_name(name: str = DEFAULT) -> ScorerName:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -22,9 +22,8 @@ from farm.core.isolation import isolation_of
 from farm.core.plan import Plan, check_identity
 from farm.core.task import TaskSpec
 from farm.core.trial import Trials, encode_tasks, has_trials, plan_trials
-from farm.errors import Corrupt, IdentityMismatch, Problem, SpecError
+from farm.errors import IdentityMismatch, Problem, SpecError
 from farm.files.incarnation import current_incarnation, is_gone
-from farm.files.runfiles import read_file
 from farm.files.tasks import validate_file
 from farm.runtime.settings import RunSettings
 from farm.runtime.trials import tasks_of
@@ -34,14 +33,13 @@ from farm.scoring.trial import runs_programs
 from farm.store.costs import CostLedger
 from farm.store.directory import DirectoryStore, exists
 from farm.store.planned import ensure_planned
-from farm.store.protocol import TASKS_FILE
+from farm.store.protocol import MODELS_FILE, TASKS_FILE
 from farm.wiring import OnEvents, open_store, run, tell_of_the_store
 
 if TYPE_CHECKING:
     from farm.runtime.prospects import Ending
     from farm.runtime.supervisor import Watch
 
-MODELS_FILE: Final = "models.json"  # of a store: what decides on the models' answers
 CACHE_FILE: Final = "generations.sqlite"
 COSTS_FILE: Final = "costs.jsonl"
 _SHOWN: Final = 100  # bad tasks that are named
@@ -97,9 +95,9 @@ def ensure_evaluation(path: str, selection: Selection, *, on_events: OnEvents) -
     tasks, passed_over = _read_tasks(selection.tasks, selection)
     models = _read_models(selection.models, selection.names)
     trials = Trials(tasks=tasks, models=tuple(models), samples=selection.samples or 1)
-    plan, cases = plan_trials(trials, shards=selection.shards, version_of=_version_of)
-    extras = {TASKS_FILE: encode_tasks(tasks), MODELS_FILE: _encode_models(models)}
-    if ensure_planned(path, plan, cases=cases, extras=extras):
+    kept = {TASKS_FILE: encode_tasks(tasks), MODELS_FILE: _encode_models(models)}
+    plan, cases = plan_trials(trials, shards=selection.shards, version_of=_version_of, files=kept)
+    if ensure_planned(path, plan, cases=cases, extras=kept):
         tell_of_the_store(path, on_events)
     return passed_over
 
@@ -112,46 +110,54 @@ def _check_store(store: DirectoryStore, selection: Selection) -> list[str]:
             f"{store.path!r} holds recorded predictions: continue it with `farm run`, or give "
             "another --store"
         )
-    tasks, passed_over = tuple(tasks_of(store).values()), list[str]()
+    stored_tasks, passed_over = tuple(tasks_of(store).values()), list[str]()
     if selection.tasks is not None:
         tasks, passed_over = _read_tasks(selection.tasks, selection)
+    else:
+        tasks = _selected(stored_tasks, selection, path=store.path)
     stored = plan.identity.models
     names = selection.names or stored
     if selection.models is not None:
         models = _read_models(selection.models, selection.names)
         names = tuple(models)
         _check_models(store, {name: models[name] for name in stored if name in models})
-    per_sample = max(1, len(tasks_of(store)) * len(stored))
-    trials = Trials(
-        tasks=tasks, models=names, samples=selection.samples or plan.cases // per_sample
-    )
+    samples = plan.cases // (len(stored_tasks) * len(stored))
+    trials = Trials(tasks=tasks, models=names, samples=selection.samples or samples)
     shards = plan.identity.shards if selection.shards is None else selection.shards
     given, _ = plan_trials(trials, shards=shards, version_of=_version_of)
-    for field in ("models", "shards", "scorer", "dataset_sha256"):  # the plainest reason first
-        old, new = getattr(plan.identity, field), getattr(given.identity, field)
-        if old != new:
-            raise IdentityMismatch(store=store.path, field=field, stored=old, given=new)
+    was = {"models": stored, "shards": plan.identity.shards, "samples": samples}
+    now = {"models": names, "shards": shards, "samples": trials.samples}
+    # the plainest reason first, down to what no digest of cases covers, as a limit of time
+    _hold(store, was | _fields_of(stored_tasks), now | _fields_of(tasks))
     check_identity(plan.identity, given.identity, store=store.path)
     return passed_over
 
 
+def _hold(store: DirectoryStore, stored: Mapping[str, object], given: Mapping[str, object]) -> None:
+    for field in [*stored, *(given.keys() - stored.keys())]:
+        old, new = stored.get(field), given.get(field)
+        if old != new:
+            raise IdentityMismatch(store=store.path, field=field, stored=old, given=new)
+
+
+def _fields_of(tasks: Sequence[TaskSpec]) -> dict[str, object]:
+    """Give everything that decides on a run's questions and verdicts, by the name of its place."""
+    found: dict[str, object] = {"tasks": [task.task_id for task in tasks]}
+    for task in tasks:
+        for name, value in msgspec.structs.asdict(task).items():
+            found[f"{name} of task {task.task_id!r}"] = value
+    return found
+
+
 def _check_models(store: DirectoryStore, models: Mapping[str, Common]) -> None:
-    path = os.path.join(store.path, MODELS_FILE)
-    try:
-        stored = msgspec.json.decode(read_file(path), type=dict[str, dict[str, Any]])
-    except msgspec.DecodeError as error:
-        raise Corrupt(path=path, reason=f"not the models of a run: {error}") from error
+    stored = msgspec.json.decode(store.read_kept(MODELS_FILE), type=dict[str, dict[str, Any]])
     given = msgspec.json.decode(_encode_models(models), type=dict[str, dict[str, Any]])
     for name, settings in given.items():
-        before = stored.get(name, {})
-        for field in sorted(settings.keys() | before.keys()):
-            if settings.get(field) != before.get(field):
-                raise IdentityMismatch(
-                    store=store.path,
-                    field=f"models.{name}.{field}",
-                    stored=before.get(field),
-                    given=settings.get(field),
-                )
+        _hold(
+            store,
+            {f"models.{name}.{field}": value for field, value in stored.get(name, {}).items()},
+            {f"models.{name}.{field}": value for field, value in settings.items()},
+        )
 
 
 def _encode_models(models: Mapping[str, Common]) -> bytes:
@@ -189,15 +195,18 @@ def _read_tasks(path: str, selection: Selection) -> tuple[tuple[TaskSpec, ...], 
             problems=problems[:_SHOWN],
             total=len(problems),
         )
-    wanted = [
-        task
-        for task in check.tasks
-        if not selection.categories or task.category in selection.categories
-    ]
-    wanted = wanted[: selection.limit]
+    return _selected(check.tasks, selection, path=path), [str(problem) for problem in problems]
+
+
+def _selected(
+    tasks: Iterable[TaskSpec], selection: Selection, *, path: str
+) -> tuple[TaskSpec, ...]:
+    """Give the tasks that are wanted; raises `SpecError` when none is."""
+    categories = selection.categories
+    wanted = [task for task in tasks if not categories or task.category in categories]
     if not wanted:
         raise SpecError(f"{path!r}: no task is left to ask: mend the tasks, or select others")
-    return tuple(wanted), [str(problem) for problem in problems]
+    return tuple(wanted[: selection.limit])
 
 
 def _read_models(path: str, names: Sequence[str]) -> dict[str, Common]:
@@ -262,7 +271,6 @@ def prepared(
         incarnation=current_incarnation(),
         name=f"eval-{secrets.token_hex(4)}",
         worker_command=command,
-        is_gone=is_gone,
         isolation=isolation,
         shards_per_process=max(1, len(plan.shards)),
         shards_per_batch=max(1, ceil(sum(limits) / per_shard)),
@@ -315,6 +323,8 @@ def run_evaluation(
             raise SpecError(f"{store.path!r} is not complete: give --models FILE to go on")
         return prepared(store, asking, plan, given)
 
+    # who is gone is asked before anything is prepared: a run that was killed goes on at once
+    settings = replace(settings, is_gone=is_gone)
     return run(store, settings, on_events=on_events, prepare=prepare, watch=watch)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import UNSET
@@ -14,6 +15,7 @@ from farm.core.event import Note
 from farm.core.generation import Generation
 from farm.core.lease import Lease
 from farm.core.message import Pulse
+from farm.errors import Corrupt
 from farm.files.atomic import Folder
 from farm.report.build import DETAIL_CASES
 from farm.report.envelope import Costs, Envelope, to_json
@@ -21,11 +23,19 @@ from farm.report.html import page_of, render_html
 from farm.report.markdown import render_markdown
 from farm.runtime.board import envelope_of, gather
 from farm.runtime.casebook import case_rows
+from farm.runtime.settings import RunSettings
 from farm.runtime.tally import Tally
-from farm.runtime.trials import Recorded, recordings, rows_of_shard
+from farm.runtime.trials import Recorded, recordings, rows_of_shard, tasks_of
+from farm.runtime.verify import Verification
+from farm.runtime.verify_trials import verify_evaluation
+from farm.scoring.trial import TrialJudge
 from farm.stats.evalrun import EvalRun
 from farm.store.costs import read_spending
 from farm.store.directory import DirectoryStore
+from farm.wiring_eval import programs_for
+
+if TYPE_CHECKING:
+    from farm.sandbox.runner import Sandbox
 
 REPORTS: Final = ("report.json", "report.md", "report.html")
 _ENDS: Final = frozenset(
@@ -87,6 +97,32 @@ def _costs(path: str) -> Costs | msgspec.UnsetType:
         return UNSET
     models, currency = read_spending(path)
     return Costs(currency=currency, models=models, total=total_spending(list(models.values())))
+
+
+def recheck(
+    store: DirectoryStore,
+    *,
+    digests: Callable[[], tuple[str, str, int]],
+    receipt_names: Callable[[], list[str]],
+    require_isolation: str | None,
+    allow_unisolated: bool,
+) -> Verification:
+    """Verify the store of an evaluation; programs among its answers are run again."""
+    settings = RunSettings(require_isolation=require_isolation, allow_unisolated=allow_unisolated)
+    with _programs_of_tasks(store, settings) as programs:
+        return verify_evaluation(
+            store, digests=digests, receipt_names=receipt_names, judge=TrialJudge(programs)
+        )
+
+
+def _programs_of_tasks(
+    store: DirectoryStore, settings: RunSettings
+) -> AbstractContextManager[Sandbox | None]:
+    try:
+        tasks_of(store)
+    except Corrupt:  # one of the problems that are to be told; without tasks no program is run
+        return nullcontext()
+    return programs_for(store, settings, slots=1)
 
 
 class Onlooker:

@@ -14,12 +14,19 @@ import msgspec
 
 from farm.config import variables_named
 from farm.core.event import Event, note
-from farm.errors import Busy, NotPermitted, SandboxUnavailable, SpecError
+from farm.errors import (
+    Busy,
+    FarmError,
+    IdentityMismatch,
+    NotPermitted,
+    SandboxUnavailable,
+    SpecError,
+)
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
 from farm.files.lock import FileLock
 from farm.files.runfiles import RunFiles, read_file
 from farm.qualify.cells import plan_of
-from farm.qualify.config import Config, complete_config, read_config
+from farm.qualify.config import OPERATIONAL, Config, complete_config, operation_of, read_config
 from farm.qualify.devicelease import DeviceLease, check_device_lease, read_device_lease
 from farm.qualify.hooks import Hooks, check_hooks, template_options
 from farm.qualify.ports import CodeVerdict, Endpoint, LocalTokenizer
@@ -37,6 +44,8 @@ from farm.store.planned import ensure_planned
 if TYPE_CHECKING:
     import signal
 
+    from farm.core.ledger import Ledger
+    from farm.runtime.verify import Verification
     from farm.sandbox.runner import Sandbox
 
 OnEvents = Callable[[Sequence[Event]], None]
@@ -67,7 +76,7 @@ def qualify(
 ) -> Ended:
     """Measure every open cell of a configuration into `output`, holding the devices' lock.
 
-    Raises `NotPermitted` when a check refuses, `IdentityMismatch` when `output` belongs to
+    Raises `NotPermitted` when a check refuses, `SpecError` when `output` belongs to
     another configuration; what was published stands, and the same call goes on with the rest.
     """
     # here and not at the top: anyio loads for 40 ms, which only a run needs
@@ -76,7 +85,10 @@ def qualify(
     check_device_lease(lease, nodes=config.nodes, now=time.time())
     plan, cases = plan_of(config)
     with device_lock(lease.lock_path):
-        made = ensure_planned(output, plan, cases=cases)
+        try:
+            made = ensure_planned(output, plan, cases=cases)
+        except IdentityMismatch as error:
+            raise _other_configuration(output, config) from error
         with DirectoryStore(output, invocation_id=secrets.token_hex(8)) as store:
             if made:
                 on_events(
@@ -111,6 +123,24 @@ def qualify(
                 lock.close()
 
 
+def _other_configuration(output: str, config: Config) -> SpecError:
+    """Say in what a directory's configuration differs from this one."""
+    refusal = f"{output!r} was made for another configuration"
+    try:
+        before = msgspec.json.decode(read_file(os.path.join(output, PROVENANCE_FILE)))["config"]
+    except (FarmError, msgspec.DecodeError, KeyError, TypeError):
+        before = None  # made, and ended before anything was known of its server
+    if isinstance(before, dict):
+        ours = msgspec.json.decode(msgspec.json.encode(config))
+        differs = sorted(
+            name
+            for name in ours
+            if name not in OPERATIONAL and ours[name] != before.get(name, ours[name])
+        )
+        refusal += f", it differs in {', '.join(differs)}" if differs else ""
+    return SpecError(f"{refusal}; nothing was changed: give another --output")
+
+
 def _nothing_to_do(store: DirectoryStore, output: str) -> Ended:
     files = RunFiles(output)
     try:
@@ -131,7 +161,13 @@ async def _measure(
 ) -> Ended:
     async with open_endpoint(config) as endpoint:
         server = await observe_server(endpoint, config=config)
-        entry = invocation_of(lease, server, farm_version=farm_version, now=time.time())
+        entry = invocation_of(
+            lease,
+            server,
+            operation=operation_of(config),
+            farm_version=farm_version,
+            now=time.time(),
+        )
         document = provenance_document(
             config, run_id=store.plan.run_id, before=files.json(PROVENANCE_FILE), invocation=entry
         )
@@ -159,6 +195,44 @@ async def _measure(
                 )
             )
     return Ended(signal=ended_by, complete=store.ledger().complete)
+
+
+def verify_qualification(
+    store: DirectoryStore,
+    *,
+    digests: Callable[[], tuple[str, str, int]],
+    receipt_names: Callable[[], list[str]],
+) -> Verification:
+    """Check the store of a qualification and the files beside it; nothing is sent or written."""
+    from farm.qualify.recheck import config_of, problems_beside, receipt_again, shows
+    from farm.runtime.verify import verify
+
+    files = RunFiles(store.path, reading=True)
+
+    def beside(ledger: Ledger) -> Iterator[str]:
+        try:
+            document = files.json(PROVENANCE_FILE)
+            if document is None:
+                if any(lease.done for lease in ledger.leases):
+                    yield f"{PROVENANCE_FILE}: missing"
+                return
+            config = config_of(document, store.plan, path=PROVENANCE_FILE)
+            if not shows(document, config):
+                yield f"{PROVENANCE_FILE}: what it shows is not what its configuration says"
+            yield from problems_beside(ledger, files, config)
+        except FarmError as error:
+            yield str(error)
+
+    try:
+        return verify(
+            store,
+            digests=digests,
+            receipt_names=receipt_names,
+            rescore=lambda data, shard, lease: receipt_again(files, shard, lease),
+            beside=beside,
+        )
+    finally:
+        files.close()
 
 
 def open_endpoint(config: Config) -> Endpoint:
@@ -193,6 +267,8 @@ def load_tokenizer(config: Config) -> LocalTokenizer | None:
 @contextmanager
 def device_lock(path: str) -> Iterator[None]:
     """Hold the exclusive advisory lock of the devices; raises `NotPermitted` when it is held."""
+    if os.path.isdir(path):
+        raise SpecError(f"lock_path: {path!r} is a folder: name a file in it")
     lock = FileLock(path)
     try:
         if not lock.try_acquire():

@@ -40,6 +40,7 @@ BESIDE = {
     ("farm.wiring", "farm.log"),
     ("farm.wiring_qualify", "farm.config"),
     ("farm.wiring_eval", "farm.wiring"),
+    ("farm.wiring_evalreport", "farm.wiring_eval"),
     ("farm.view", "farm.config"),
     ("farm.runtime.asker_main", "farm.runtime.worker_main"),  # its private stdout, its watch
     ("farm.log", "farm.config"),

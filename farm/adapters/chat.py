@@ -6,6 +6,7 @@ Two names for one thing are both read, never chosen by version: `reasoning_conte
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -23,12 +24,14 @@ from farm.adapters.foreign import (
 from farm.adapters.sse import SseEvent
 
 _DONE: Final = b"[DONE]"
+# events that keep a connection open; other servers do that with comments
+_PINGS: Final = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
 
 
 def read_event(event: SseEvent, out: Collector) -> None:
     """Take one event of a stream."""
     data = event.data.strip()
-    if not data:
+    if not data or event.type in _PINGS:
         return
     if data == _DONE:
         out.done = True
@@ -99,11 +102,16 @@ def _read_tool(call: object, out: Collector) -> bool:
     if not isinstance(call, dict):
         return False
     function = object_in(call, "function")
+    arguments = text_in(function, "arguments")
+    if isinstance(function.get("arguments"), dict):
+        # some servers give the object itself where the interface says its JSON as a text
+        out.warn("tool_arguments_an_object")
+        arguments = json.dumps(function["arguments"])
     return out.tool(
         key=call.get("index"),
         id=text_in(call, "id"),
         name=text_in(function, "name"),
-        arguments=text_in(function, "arguments"),
+        arguments=arguments,
     )
 
 

@@ -77,19 +77,32 @@ class Collector:
     def tool(self, *, key: object, id: str, name: str, arguments: str) -> bool:
         """Add a piece of a tool call; return whether it carried anything.
 
-        A new id starts a new call, also under a key that was used before: some servers number
-        every call 0, some none.
+        A new id with a name starts a new call, also under a key that was used before: some
+        servers number every call 0, some none. So does a name with arguments where those before
+        it are whole and nothing has an id. A new id alone starts none: some servers make one for
+        every piece. A name that comes again whole is one name.
         """
         known = next((tool for tool in reversed(self._tools) if tool.key == key), None)
-        if known is None or (id and known.id and id != known.id):
+        if known is None or known.is_over(id=id, name=name, arguments=arguments):
             if known is not None and key is not None:
                 self.warn("tool_index_reused")
             known = _Tool(key=key, id=id)
             self._tools.append(known)
         known.id = known.id or id
-        known.name += name
+        if name != known.name:
+            known.name += name
         known.arguments.append(arguments)
         return bool(name or arguments)
+
+    def tool_whole(self, *, key: object, name: str, arguments: str) -> bool:
+        """Fill in what no piece has told of a call; return whether that was anything."""
+        known = next((tool for tool in self._tools if tool.key == key), None)
+        return self.tool(
+            key=key,
+            id="",
+            name="" if known and known.name else name,
+            arguments="" if known and any(known.arguments) else arguments,
+        )
 
     def logprobs(self, values: Sequence[object]) -> None:
         """Add the log-probabilities of more tokens; one that is no number spoils them all."""
@@ -174,6 +187,15 @@ class _Tool:
         self.id = id
         self.name = ""
         self.arguments: list[str] = []
+
+    def is_over(self, *, id: str, name: str, arguments: str) -> bool:
+        """Tell whether a piece under the same key belongs to another call."""
+        if not name:
+            return False
+        if id and self.id:
+            return id != self.id
+        said = "".join(self.arguments)
+        return bool(arguments and said) and _is_json(said)
 
     def call(self) -> ToolCall:
         return ToolCall(name=mend(self.name), arguments=mend("".join(self.arguments)))

@@ -14,15 +14,19 @@ from typing import Any, Final
 from farm.adapters.advice import kind_of_status, retry_after, retry_word
 from farm.adapters.collect import Collector
 from farm.adapters.foreign import bare_error_in, read_object
-from farm.adapters.stream import BrokenStream, Dialect, Stamped, read_stream
+from farm.adapters.stream import (
+    STREAM_TYPES,
+    BrokenStream,
+    Dialect,
+    Stamped,
+    not_a_stream,
+    read_stream,
+)
 from farm.adapters.transport import CallFailed, Reply, Secret, Transport
 from farm.core.generation import Failure, Generation
 from farm.core.reading import Reading, total_nll
 
 _MAX_ERROR_BYTES: Final = 64 * 1024
-_EVENT_STREAM: Final = "text/event-stream"
-# a missing type is reported as octet-stream; some servers stream under these
-_MAYBE_STREAM: Final = (_EVENT_STREAM, "text/plain", "application/octet-stream")
 # error objects inside a 200, by their code or type
 _BUSY_CODES: Final = ("rate_limit_exceeded", "rate_limit_error", "overloaded_error", "overloaded")
 _INVALID_CODES: Final = ("invalid_request_error", "context_length_exceeded", "content_too_large")
@@ -108,12 +112,11 @@ def generation_of(exchanged: Exchanged) -> Generation:
 
 
 async def _read(reply: Reply, interface: Interface, *, streamed: bool) -> Reading:
-    if streamed and reply.content_type in _MAYBE_STREAM:
+    if streamed and reply.content_type in STREAM_TYPES:
         return await read_stream(reply.reads, interface.streamed)
     if streamed and reply.content_type != "application/json":
         seen = await _beginning(reply.reads)
-        message = f"a stream was asked for, {reply.content_type!r} came: {seen[:80]!r}"
-        return Reading(status="not_sse", error=message)
+        return Reading(status="not_sse", error=not_a_stream(reply.content_type, seen))
     return await _read_whole(reply, interface, not_streamed=streamed)
 
 

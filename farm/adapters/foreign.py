@@ -15,6 +15,7 @@ import orjson
 
 from farm.core.generation import Usage
 
+MAX_COUNT: Final = 2**53
 _EMPTY: Final[Mapping[str, Any]] = {}
 
 
@@ -55,21 +56,41 @@ def text_in(value: Mapping[str, Any], *names: str) -> str:
 
 
 def count_in(value: Mapping[str, Any], *names: str) -> int | None:
-    """Give the first count under one of the names, None when there is none."""
+    """Give the first count under one of the names, None when there is none.
+
+    Nothing is counted beyond 2^53: sums of such numbers would leave what JSON can carry.
+    """
     for name in names:
         found = value.get(name)
-        if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= MAX_COUNT:
             return found
     return None
+
+
+def storable(value: object) -> Any:  # noqa: ANN401  JSON in, JSON out
+    """Give a value that any encoder takes: surrogates replaced, integers of any size as floats.
+
+    What a lenient decoder let through would otherwise end a run when it is written down.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {storable(name): storable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [storable(inner) for inner in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return float(value) if abs(value) < 2**1000 else None
+    return value
 
 
 def error_in(value: Mapping[str, Any]) -> tuple[str, str] | None:
     """Give message and code of an error object, None when there is none.
 
     Seen in the wild: ``{"error": {"message", "code", "type"}}``, ``{"error": "text"}``,
-    ``{"message", ...}`` under a status, and ``{"detail": ...}``.
+    ``{"object": "error", "message", "code"}``, and, under a status, ``{"message", ...}`` and
+    ``{"detail": ...}``.
     """
-    error = value.get("error")
+    error = value if value.get("object") == "error" else value.get("error")
     if isinstance(error, dict):
         code = error.get("code") or error.get("type") or ""
         return text_in(error, "message", "type", "code") or "an error without a message", str(code)

@@ -59,11 +59,15 @@ class Guard:
             self._reason, self._detail = "stopped", "the run is ending"
 
     async def __call__(self, call: Call) -> Generation:
-        """Call unless the guard has tripped; raises `Halted` when it has, or trips now."""
+        """Call unless the guard has tripped; raises `Halted` when it has, or trips now.
+
+        An answer is given also when the guard has tripped while it was on its way.
+        """
         self._refuse_if_halted()
         generation = await self._send(call)
         self._observe(generation.failure)
-        self._refuse_if_halted()
+        if generation.failure is not None:  # an answer that came after all is paid for, and kept
+            self._refuse_if_halted()
         return generation
 
     def _refuse_if_halted(self) -> None:

@@ -6,19 +6,23 @@ and is ended with everything it started when its time is over.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from subprocess import PIPE
 from typing import Any, Final
 
+import anyio
 import orjson
+from anyio.abc import ByteReceiveStream, Process
 
 from farm.errors import NotPermitted
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
 _SHOWN: Final = 300
+_REST_S: Final = 0.5  # for what a program said before it ended and nobody has read yet
+_REAP_S: Final = 5.0
 
 
 async def run_hook(
@@ -50,31 +54,81 @@ async def run_command(
 ) -> bytes:
     """Run a program to its end and return its stdout; raises `NotPermitted` as `run_hook` does."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(environment),
-            start_new_session=True,
+        process = await anyio.open_process(
+            argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
         )
     except (OSError, ValueError) as error:
         raise _unusable(argv, f"cannot be started: {error}") from error
+    talk = _Talk(process)
     try:
-        async with asyncio.timeout(timeout_s):
-            said, complaint = await process.communicate(stdin)
+        with anyio.fail_after(timeout_s):
+            await talk.hold(stdin)
     except TimeoutError as error:
         raise _unusable(argv, f"did not end within {timeout_s:g} s") from error
     finally:
-        # also what it left running: its session has no other members
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-    if process.returncode != 0:
-        raise _unusable(argv, f"ended with {process.returncode}: {complaint[-_SHOWN:]!r}")
-    if len(said) > MAX_OUTPUT_BYTES:
+        _kill_group(process)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_REAP_S):
+            await process.aclose()
+    if talk.overlong:
         raise _unusable(argv, f"said more than {MAX_OUTPUT_BYTES} bytes")
-    return said
+    if process.returncode != 0:
+        raise _unusable(argv, f"ended with {process.returncode}: {talk.words!r}")
+    return bytes(talk.output)
+
+
+class _Talk:
+    """What is said between us and one program."""
+
+    def __init__(self, process: Process) -> None:
+        self.output = bytearray()
+        self.words = b""  # the last ones on its stderr
+        self.overlong = False
+        self._process = process
+
+    async def hold(self, stdin: bytes) -> None:
+        """Say what there is to say and hear the program out, until it is gone."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._write, stdin)
+            group.start_soon(self._read)
+            group.start_soon(self._listen)
+            await self._process.wait()
+            # also what it left running
+            _kill_group(self._process)
+            # but not what it left in a session of its own, which may hold the pipes for ever
+            group.cancel_scope.deadline = anyio.current_time() + _REST_S
+
+    async def _write(self, data: bytes) -> None:
+        stdin = self._process.stdin
+        # a program that does not want to hear it all is free to go
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            if stdin is not None:
+                await stdin.send(data)
+                await stdin.aclose()
+
+    async def _read(self) -> None:
+        async for part in _parts(self._process.stdout):
+            self.output += part
+            if len(self.output) > MAX_OUTPUT_BYTES:
+                self.overlong = True
+                _kill_group(self._process)
+                return
+
+    async def _listen(self) -> None:
+        async for part in _parts(self._process.stderr):
+            self.words = (self.words + part)[-_SHOWN:]
+
+
+async def _parts(pipe: ByteReceiveStream | None) -> AsyncIterator[bytes]:
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        if pipe is not None:
+            async for part in pipe:
+                yield part
+
+
+def _kill_group(process: Process) -> None:
+    # PermissionError is what macOS says of a group of zombies
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _unusable(argv: Sequence[str], what: str) -> NotPermitted:

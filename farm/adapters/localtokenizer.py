@@ -37,13 +37,21 @@ class LocalTokenizer:
         self._options = dict(template_options)
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-        """Count the tokens of a conversation with its tools and the start of an answer."""
-        text = self._tokenizer.apply_chat_template(
-            [dict(message) for message in messages],
-            tools=[dict(tool) for tool in tools] or None,
-            add_generation_prompt=True,
-            tokenize=False,
-            **self._options,
-        )
+        """Count the tokens of a conversation with its tools and the start of an answer.
+
+        Raises `SpecError` when the template refuses the conversation.
+        """
+        from jinja2.exceptions import TemplateError  # beside its only use
+
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                tools=[dict(tool) for tool in tools] or None,
+                add_generation_prompt=True,
+                tokenize=False,
+                **self._options,
+            )
+        except (TemplateError, TypeError, ValueError) as error:
+            raise SpecError(f"the tokenizer's template refuses the task: {error}") from error
         # the template writes the special tokens itself
         return len(self._tokenizer.encode(text, add_special_tokens=False))

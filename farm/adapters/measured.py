@@ -13,12 +13,21 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
+import msgspec
 import orjson
 
 from farm.adapters import chat, responses
-from farm.adapters.foreign import bare_error_in, error_in, list_in, object_in, read_object, text_in
+from farm.adapters.collect import Collector
+from farm.adapters.foreign import bare_error_in, list_in, object_in, read_object, storable, text_in
 from farm.adapters.sse import SseEvent
-from farm.adapters.stream import BrokenStream, Dialect, Stamped, read_stream
+from farm.adapters.stream import (
+    STREAM_TYPES,
+    BrokenStream,
+    Dialect,
+    Stamped,
+    not_a_stream,
+    read_stream,
+)
 from farm.adapters.transport import Secret
 from farm.core.reading import Reading, Timing
 from farm.core.served import ControlReply, Served
@@ -27,13 +36,14 @@ MAX_STREAM_BYTES: Final = 256 * 1024 * 1024
 MAX_CONTROL_BYTES: Final = 64 * 1024 * 1024  # the tokens of a long prompt are a long list
 _ERROR_BYTES: Final = 64 * 1024
 _READ_BUFFER: Final = 1024 * 1024  # a small buffer pauses the socket in mid-stream
-# a missing type is reported as octet-stream; some servers stream under these
-_STREAMS: Final = ("text/event-stream", "text/plain", "application/octet-stream")
-_DIALECTS: Final[Mapping[str, tuple[str, Dialect]]] = {
-    "chat_completions": ("/v1/chat/completions", chat.read_event),
-    "responses": ("/v1/responses", responses.read_event),
+_PATHS: Final = {"chat_completions": "/v1/chat/completions", "responses": "/v1/responses"}
+_DIALECTS: Final[Mapping[str, Dialect]] = {
+    "chat_completions": chat.read_event,
+    "responses": responses.read_event,
 }
 _KEPT: Final = (b'"usage"', b'"timings"', b'"metrics"', b'"tool_calls"', b'"call_id"')
+# what an answer in one piece may be and still not be what was asked for
+_ANSWERED: Final = frozenset({"ok", "empty", "no_visible_output"})
 
 
 class MeasuredEndpoint:
@@ -84,18 +94,22 @@ class MeasuredEndpoint:
 
     async def stream(self, body: bytes, *, protocol: str, request_id: str) -> Served:
         """Make one streamed call; whatever goes wrong is a status of the reading."""
-        path, dialect = _DIALECTS[protocol]
         clock = SimpleNamespace(asked=time.perf_counter(), began=None)
         try:
             async with self._opened.post(
-                self._base + path,
+                self._base + _PATHS[protocol],
                 data=body,
-                headers={"X-Request-Id": request_id, "Accept": "text/event-stream"},
+                headers={
+                    "X-Request-Id": request_id,
+                    "Accept": "text/event-stream",
+                    # what compresses a stream holds events back
+                    "Accept-Encoding": "identity",
+                },
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=10.0),
                 trace_request_ctx=clock,
             ) as response:
-                return self._masked(await self._read(response, dialect, clock))
+                return self._masked(await self._read(response, protocol, clock))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             elapsed = time.perf_counter() - (clock.began or clock.asked)
             reading = Reading(
@@ -136,15 +150,15 @@ class MeasuredEndpoint:
         return self._session
 
     async def _read(
-        self, response: aiohttp.ClientResponse, dialect: Dialect, clock: SimpleNamespace
+        self, response: aiohttp.ClientResponse, protocol: str, clock: SimpleNamespace
     ) -> Served:
         connect_s = _connect_s(clock)
         began = clock.began or clock.asked
-        if response.status != 200:
+        if not 200 <= response.status < 300:
             return await _refused(response, connect_s, began)
-        if response.content_type not in _STREAMS:
-            return await _not_a_stream(response, connect_s, began)
-        kept = _Kept(dialect)
+        if response.content_type not in STREAM_TYPES:
+            return await _not_a_stream(response, protocol, connect_s, began)
+        kept = _Kept(_DIALECTS[protocol])
         reading = await read_stream(_reads(response, began), kept.take)
         return Served(
             reading=reading,
@@ -152,6 +166,7 @@ class MeasuredEndpoint:
             timings=kept.timings,
             server_metrics=kept.metrics,
             tool_ids=tuple(kept.tool_ids),
+            reasoning_field=kept.reasoning_field or "reasoning_content",
             http_status=response.status,
             connect_s=connect_s,
         )
@@ -163,8 +178,6 @@ class MeasuredEndpoint:
         """Take the key out of what the server said: some quote it back."""
         if self._key is None or not served.reading.error:
             return served
-        import msgspec  # an error is rare
-
         reading = msgspec.structs.replace(
             served.reading, error=self._key.masked(served.reading.error)
         )
@@ -180,25 +193,32 @@ class _Kept:
         self.timings: Mapping[str, Any] | None = None
         self.metrics: Mapping[str, Any] | None = None
         self.tool_ids: list[str] = []
+        self.reasoning_field = ""
 
     def take(self, event: SseEvent, out: Any) -> None:  # noqa: ANN401  a Collector, or its stand-in
         """Read an event for the dialect, then for what is kept."""
         self._dialect(event, out)
         # a second look costs as much as the first: only events that may hold something get it
-        if any(word in event.data for word in _KEPT):
+        words = _KEPT if self.reasoning_field else (*_KEPT, b'"reasoning')
+        if any(word in event.data for word in words):
             value = read_object(event.data.strip())
             if value is not None:
                 self._keep(value)
 
-    def _keep(self, value: Mapping[str, Any]) -> None:
+    def _keep(self, found: Mapping[str, Any]) -> None:
+        value = storable(found)
         inner = object_in(value, "response")
         self.usage = object_in(value, "usage") or object_in(inner, "usage") or self.usage
         self.timings = object_in(value, "timings") or object_in(inner, "timings") or self.timings
         self.metrics = object_in(value, "metrics") or object_in(inner, "metrics") or self.metrics
         for choice in list_in(value, "choices")[:1]:
-            for call in list_in(object_in(choice, "delta"), "tool_calls"):
+            delta = object_in(choice, "delta")
+            if not self.reasoning_field:
+                names = ("reasoning_content", "reasoning")
+                self.reasoning_field = next((name for name in names if text_in(delta, name)), "")
+            for call in list_in(delta, "tool_calls"):
                 self._name(text_in(call, "id") if isinstance(call, Mapping) else "")
-        if text_in(value, "type") == "response.output_item.added":
+        if text_in(value, "type") in ("response.output_item.added", "response.output_item.done"):
             self._name(text_in(object_in(value, "item"), "call_id"))
 
     def _name(self, id: str) -> None:
@@ -260,20 +280,32 @@ async def _refused(
 
 
 async def _not_a_stream(
-    response: aiohttp.ClientResponse, connect_s: float | None, began: float
+    response: aiohttp.ClientResponse, protocol: str, connect_s: float | None, began: float
 ) -> Served:
-    """Judge what came where a stream was asked for; its times would mean something else."""
-    data = await _bounded(response, _ERROR_BYTES)
+    """Judge what came where a stream was asked for.
+
+    What an answer in one piece says is kept. It is no measurement: its one arrival would be the
+    first payload, the last and every gap.
+    """
+    data = await _bounded(response, MAX_CONTROL_BYTES)
     value = read_object(data)
-    error = error_in(value) if value is not None else None
-    message = f"a stream was asked for, {response.content_type!r} came: {data[:80]!r}"
-    reading = Reading(
-        status="not_sse" if error is None else "error",
-        error=message if error is None else error[0],
-        error_code="" if error is None else error[1],
-        timing=Timing(elapsed_s=time.perf_counter() - began),
+    usage: Mapping[str, Any] | None = None
+    reading = Reading(status="not_sse")
+    if value is not None and protocol == "chat_completions":
+        out = Collector()
+        chat.read_whole(value, out)
+        reading = out.reading(streamed=False)
+        usage = storable(object_in(value, "usage")) or None
+    if reading.status in _ANSWERED or value is None or reading.status == "malformed":
+        message = not_a_stream(response.content_type, data)
+        reading = msgspec.structs.replace(reading, status="not_sse", error=message)
+    timing = Timing(elapsed_s=time.perf_counter() - began)
+    return Served(
+        reading=msgspec.structs.replace(reading, timing=timing),
+        usage=usage,
+        http_status=response.status,
+        connect_s=connect_s,
     )
-    return Served(reading=reading, http_status=response.status, connect_s=connect_s)
 
 
 async def _bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:

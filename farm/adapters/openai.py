@@ -5,6 +5,7 @@ Speaks the wire format itself, so it meets what vLLM, SGLang, llama.cpp and Olla
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -13,20 +14,30 @@ from farm.adapters.body import encode_body
 from farm.adapters.exchange import Exchanged, Interface, exchange, generation_of
 from farm.adapters.settings import OpenAISettings
 from farm.adapters.transport import Secret, Transport
-from farm.core.generation import Generation, Request
+from farm.core.generation import Failure, Generation, Request
 from farm.core.task import TaskSpec
 
 _INTERFACE: Final = Interface(streamed=chat.read_event, whole=chat.read_whole)
 _PATHS: Final = {"chat": "/chat/completions", "completions": "/completions"}
+_NO_DONE: Final = Failure(
+    kind="cut",
+    detail="the answer broke off: it came without the [DONE] that this endpoint sends",
+)
 
 
 class OpenAIEndpoint:
-    """A model behind an OpenAI-style interface."""
+    """A model behind an OpenAI-style interface.
+
+    Some servers never send the [DONE] that ends a stream, and their answers are taken with a
+    warning. One that has sent it once ends every answer with it: a later stream that closes
+    cleanly before its [DONE] was cut, also behind a finish reason, and is a failure.
+    """
 
     def __init__(self, settings: OpenAISettings, *, name: str, key: Secret | None = None) -> None:
         self._name = name
         self._settings = settings
         self._key = key
+        self._sends_done = False  # whether a streamed answer has ended with [DONE]
         self._base_url = settings.base_url.rstrip("/")
         self._url = self._base_url + _PATHS[settings.api]
         headers = {"content-type": "application/json", **settings.headers}
@@ -92,11 +103,24 @@ class OpenAIEndpoint:
 
     async def exchange(self, body: dict[str, Any]) -> Exchanged:
         """Make one call and give all that was read, with its timing."""
-        return await exchange(
+        streamed = bool(body.get("stream"))
+        exchanged = await exchange(
             self._transport,
             self._url,
             encode_body(body, model=self._name),
             interface=_INTERFACE,
-            streamed=bool(body.get("stream")),
+            streamed=streamed,
             key=self._key,
         )
+        return self._judged(exchanged) if streamed else exchanged
+
+    def _judged(self, exchanged: Exchanged) -> Exchanged:
+        """Hold a streamed answer to the way this endpoint has ended others."""
+        warnings = exchanged.reading.warnings
+        if exchanged.reading.status != "ok" or "not_streamed" in warnings:
+            return exchanged
+        if "no_done" not in warnings:
+            self._sends_done = True
+        elif self._sends_done:
+            return replace(exchanged, failure=_NO_DONE)
+        return exchanged

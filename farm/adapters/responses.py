@@ -36,6 +36,16 @@ def read_event(event: SseEvent, out: Collector) -> None:
         if text_in(item, "type") == "function_call":
             named = out.tool(key=item.get("id"), id="", name=text_in(item, "name"), arguments="")
             out.payload(tool=named)
+    elif kind == "response.output_item.done":
+        item = object_in(value, "item")
+        if text_in(item, "type") == "function_call":
+            # some servers tell of a call here for the first time, or of its arguments
+            told = out.tool_whole(
+                key=item.get("id"),
+                name=text_in(item, "name"),
+                arguments=text_in(item, "arguments"),
+            )
+            out.payload(tool=told)
     elif kind in ("response.completed", "response.incomplete", "response.failed"):
         _end(kind, object_in(value, "response"), out)
     elif kind == "error":

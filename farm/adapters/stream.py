@@ -16,7 +16,10 @@ from farm.adapters.sse import EventSplitter, EventTooLong, SseEvent
 from farm.core.reading import Reading
 
 MAX_EVENT_BYTES: Final = 4 * 1024 * 1024
+# a missing type is reported as octet-stream; some servers stream under these
+STREAM_TYPES: Final = frozenset({"text/event-stream", "text/plain", "application/octet-stream"})
 _DRAIN_S: Final = 0.25
+_SHOWN_BYTES: Final = 80
 
 Dialect = Callable[[SseEvent, Collector], None]
 Stamped = tuple[float, bytes]  # seconds since the request was sent, what one read gave
@@ -32,6 +35,11 @@ class BrokenStream(Exception):
         self.status = status  # "truncated", "oversized": a word of STATUSES
         self.timed_out = timed_out
         super().__init__(reason)
+
+
+def not_a_stream(content_type: str, data: bytes) -> str:
+    """Say what came where a stream was asked for."""
+    return f"a stream was asked for, {content_type!r} came: {data[:_SHOWN_BYTES]!r}"
 
 
 async def read_stream(

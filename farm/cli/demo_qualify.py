@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 
@@ -21,15 +21,17 @@ def show() -> None:
 
     The server runs in a process of its own and ends with this one.
     """
-    from farm.files.runfiles import read_run
-    from farm.qualify.config import complete_config, read_config
-    from farm.qualify.devicelease import DeviceLease
-    from farm.qualify.summary import summarize, totals_of
-    from farm.wiring_qualify import qualify
+    with tempfile.TemporaryDirectory(prefix="farm-demo-") as folder, _scripted_server() as told:
+        # here and not at the top: they load while the server starts
+        import farm.adapters.measured  # noqa: F401  the HTTP client, which the run needs
+        from farm.files.runfiles import read_run
+        from farm.qualify.config import complete_config, read_config
+        from farm.qualify.devicelease import DeviceLease
+        from farm.qualify.summary import summarize, totals_of
+        from farm.wiring_qualify import qualify
 
-    manifest = (files("farm.data") / "qualify.json").read_bytes()
-    with tempfile.TemporaryDirectory(prefix="farm-demo-") as folder, _scripted_server() as url:
-        known = {**json.loads(manifest), "url": url}
+        manifest = (files("farm.data") / "qualify.json").read_bytes()
+        known = {**json.loads(manifest), "url": told()}
         config = complete_config(read_config(json.dumps(known).encode(), file="demo"), file="demo")
         lease = DeviceLease(
             nodes=config.nodes,
@@ -51,7 +53,8 @@ def show() -> None:
 
 
 @contextmanager
-def _scripted_server() -> Iterator[str]:
+def _scripted_server() -> Iterator[Callable[[], str]]:
+    """Start the server; what is given waits for it and gives its URL."""
     command = [
         sys.executable, "-I", "-m", "farm.qualify.scripted", "--slots", "2", "--pause-s", "0.02",
     ]  # fmt: skip
@@ -60,11 +63,16 @@ def _scripted_server() -> Iterator[str]:
     ) as process:
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("a process that was asked for pipes has none")
-        try:
-            line = process.stdout.readline()
+        said = process.stdout
+
+        def told() -> str:
+            line = said.readline()
             if not line:
                 raise FarmError("the scripted server did not start: run the demo again")
-            yield f"http://127.0.0.1:{json.loads(line)['port']}"
+            return f"http://127.0.0.1:{json.loads(line)['port']}"
+
+        try:
+            yield told
         finally:
             process.stdin.close()
             try:

@@ -42,6 +42,7 @@ class AskingFlags(TypedDict):
     workers: int
     deadline_s: float
     max_attempts: int
+    wait: bool
     grace_s: float
 
 
@@ -156,6 +157,11 @@ asking = options.apply_all(
             help="Workers that may die over a shard before it is quarantined.",
         ),
         click.option(
+            "--wait",
+            is_flag=True,
+            help="Wait for other owners' leases to expire instead of ending as pending.",
+        ),
+        click.option(
             "--grace-s",
             type=Seconds(0),
             default=10.0,
@@ -208,6 +214,7 @@ def settings_of(given: EvalFlags) -> RunSettings:
         workers=given["workers"],
         deadline_s=given["deadline_s"],
         max_attempts=given["max_attempts"],
+        wait=given["wait"],
         grace_s=given["grace_s"],
         require_isolation=given["require_isolation"],
         allow_unisolated=given["allow_unisolated"],

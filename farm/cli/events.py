@@ -21,7 +21,7 @@ _LAST = {"run.completed", "run.partial", "run.pending", "run.interrupted", "run.
 @options.quiet
 def command(store: str, follow: bool, quiet: bool) -> None:
     """Print the events of a run, one JSON object a line."""
-    with open_store(store) as opened:
+    with open_store(store, qualification=True) as opened:
         seen, size = 0, -1
         last = ""
         while True:

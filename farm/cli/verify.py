@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import Unpack
 
 import click
@@ -12,12 +12,10 @@ from farm.cli import options
 from farm.core.partition import shard_index
 from farm.core.trial import has_trials
 from farm.runtime.verify import verify
-from farm.scoring.programs import ProgramRunner
-from farm.scoring.trial import TrialJudge
 from farm.store.casefile import ShardCases
 from farm.store.caseorder import dataset_digests
 from farm.store.directory import RECEIPTS, DirectoryStore
-from farm.wiring import open_store, programs_of
+from farm.wiring import is_qualification, open_store, programs_of
 
 
 @click.command()
@@ -31,31 +29,28 @@ def command(
     """Re-derive everything in a store from its cases, digests included; say what does not hold.
 
     Programs are run again, where it is by running them that a store was scored. Models are not
-    asked again: the answers in the receipts are judged anew.
+    asked again: their answers are judged anew. A qualification is checked against the records of
+    its cells and its fixtures.
+
     Prints one JSON object; exit code 1 when anything does not hold.
     """
-    with open_store(store) as opened, _programs(opened, given) as programs:
-        found = verify(
-            opened,
-            digests=lambda: _digests(opened),
-            receipt_names=lambda: _receipt_names(opened),
-            programs=programs,
-            judge=TrialJudge(programs) if has_trials(opened.plan) else None,
-        )
+    with open_store(store, qualification=True) as opened:
+        names, digests = partial(_receipt_names, opened), partial(_digests, opened)
+        if is_qualification(opened):
+            # here and not at the top: other stores need nothing of it
+            from farm.wiring_qualify import verify_qualification
+
+            found = verify_qualification(opened, digests=digests, receipt_names=names)
+        elif has_trials(opened.plan):
+            # here and not at the top: it loads HTTP clients, which other stores have no use for
+            from farm.wiring_evalreport import recheck
+
+            found = recheck(opened, digests=digests, receipt_names=names, **given)
+        else:
+            with programs_of(opened.plan, **given) as programs:
+                found = verify(opened, digests=digests, receipt_names=names, programs=programs)
     options.print_json(found)
     ctx.exit(0 if found.ok else 1)
-
-
-def _programs(
-    store: DirectoryStore, given: options.IsolationFlags
-) -> AbstractContextManager[ProgramRunner | None]:
-    if not has_trials(store.plan):
-        return programs_of(store.plan, **given)
-    # here and not at the top: it loads HTTP clients, which other stores have no use for
-    from farm.runtime.settings import RunSettings
-    from farm.wiring_eval import programs_for
-
-    return programs_for(store, RunSettings(**given), slots=1)
 
 
 def _receipt_names(store: DirectoryStore) -> list[str]:

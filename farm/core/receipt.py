@@ -40,6 +40,8 @@ class Receipt(
     `isolation` is what all programs that were run for it had around them at least; None, and
     not written, where no program was run. Like the pid it is a fact of the attempt. `answers`
     are what models said, one for each case, where they were asked; see `farm.core.answer`.
+    `evidence_sha256` is the digest of the record that the verdicts were read from, where there
+    is one beside the receipt.
     """
 
     worker_pid: int
@@ -48,6 +50,7 @@ class Receipt(
     total: int
     isolation: Isolation | None = None
     answers: tuple[msgspec.Raw, ...] = ()
+    evidence_sha256: str | None = None
 
 
 class _Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +82,7 @@ def build_receipt(
     worker_pid: int,
     isolation: Isolation | None = None,
     answers: tuple[msgspec.Raw, ...] = (),
+    evidence_sha256: str | None = None,
 ) -> Receipt:
     """Make a receipt of verdicts; the totals are counted here and nowhere else."""
     correct = [result.correct for result in results].count(True)
@@ -89,6 +93,7 @@ def build_receipt(
         total=len(results),
         isolation=isolation,
         answers=answers,
+        evidence_sha256=evidence_sha256,
     )
 
 

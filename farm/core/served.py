@@ -22,6 +22,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     timings: Mapping[str, Any] | None = None  # llama.cpp's own clock
     server_metrics: Mapping[str, Any] | None = None  # vLLM's `metrics` of a request
     tool_ids: tuple[str, ...] = ()  # as the server named its calls, in order of appearance
+    reasoning_field: str = "reasoning_content"  # the server's name for reasoning
     http_status: int | None = None
     connect_s: float | None = None  # to have a connection, before the clock of the reading began
 

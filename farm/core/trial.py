@@ -7,7 +7,7 @@ run's scorer is the list of tasks with their metrics, and its version a digest o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -83,13 +83,17 @@ def default_trial_shards(trials: int) -> int:
 
 
 def plan_trials(
-    trials: Trials, *, shards: int | None = None, version_of: Callable[[str], str]
+    trials: Trials,
+    *,
+    shards: int | None = None,
+    version_of: Callable[[str], str],
+    files: Mapping[str, bytes] | None = None,
 ) -> tuple[Plan, bytes]:
     """Return the plan of an evaluation and the canonical records of its cases, shard by shard.
 
-    `version_of` gives a metric's version. The plan's `tasks_sha256` covers the questions without
-    the models, so runs of other models on the same tasks share it. Raises `SpecError` for ids
-    that are too long or name two trials.
+    `version_of` gives a metric's version, `files` are kept beside the plan and sealed by it. The
+    plan's `tasks_sha256` covers the questions without the models, so runs of other models on the
+    same tasks share it. Raises `SpecError` for ids that are too long or name two trials.
     """
     asked = default_trial_shards(trials.count) if shards is None else shards
     _check_names(trials)
@@ -124,6 +128,7 @@ def plan_trials(
         tasks_sha256=questions_digest(trials),
         cases=trials.count,
         shards=tuple(placed),
+        files=files,
     )
     return plan, b"".join(blocks)
 

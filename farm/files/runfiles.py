@@ -29,17 +29,20 @@ PROVENANCE_FILE = "provenance.json"
 
 
 class RunFiles:
-    """The files of a run beside its store, in the store's directory."""
+    """The files of a run beside its store, in the store's directory.
 
-    def __init__(self, path: str) -> None:
+    `reading` makes no folder and takes away nothing that a killed process left.
+    """
+
+    def __init__(self, path: str, *, reading: bool = False) -> None:
         self._path = path
-        for name in (FIXTURES, CELLS):
+        for name in () if reading else (FIXTURES, CELLS):
             make_folders(os.path.join(path, name))
         self._folder = Folder(path)
         poison = self._folder.poison
         self._fixtures = Folder(os.path.join(path, FIXTURES), poison=poison)
         self._cells = Folder(os.path.join(path, CELLS), poison=poison)
-        for folder in (self._fixtures, self._cells):
+        for folder in () if reading else (self._fixtures, self._cells):
             folder.sweep(alive=is_alive)
 
     def close(self) -> None:
@@ -66,6 +69,10 @@ class RunFiles:
             path = os.path.join(self._path, CELLS, name)
             raise Corrupt(path=path, reason="missing, and the ledger counts on it")
         return data
+
+    def read(self, name: str) -> bytes | None:
+        """Give a file of that name, None when there is none."""
+        return _read(self._folder, name)
 
     def replace(self, name: str, data: bytes) -> None:
         """Put a file in place of the one of that name, unless it is the same."""

@@ -13,7 +13,7 @@ import msgspec
 from farm.core.generation import ToolCall
 from farm.core.served import Served
 from farm.errors import SpecError
-from farm.qualify.config import Config
+from farm.qualify.config import USAGE_OPTION, Config
 
 Message = Mapping[str, Any]
 
@@ -45,6 +45,8 @@ def request_body(
         options.setdefault("cache_prompt", False)
     build = _responses if config.protocol == "responses" else _chat
     body = {**build(config, messages, tools), **options}
+    if body.get(USAGE_OPTION, "") is None:  # some servers refuse a request that has it
+        del body[USAGE_OPTION]
     try:
         return _ENCODER.encode(body)
     except UnicodeEncodeError as error:
@@ -66,7 +68,7 @@ def assistant_turn(served: Served, call: ToolCall) -> Message:
         ],
     }
     if served.reading.reasoning:
-        turn["reasoning_content"] = served.reading.reasoning
+        turn[served.reasoning_field] = served.reading.reasoning
     return turn
 
 

@@ -13,12 +13,11 @@ import msgspec
 from farm.core.canonical import DatasetDigest, canonical_lines
 from farm.core.case import Case
 from farm.core.partition import MAX_SHARDS, shard_name
-from farm.core.plan import Identity, Plan, ScorerName, Shard, make_plan
+from farm.core.plan import QUALIFICATION, Identity, Plan, Shard, make_plan
 from farm.errors import SpecError
 from farm.qualify.config import CacheMode, Config, config_sha256
 from farm.qualify.workload import request_id_of
 
-SCORER = ScorerName(name="qualification", version="1")
 PHASES = ("initial", "appended_tool_turn", "client_compaction", "code_holdout")
 
 
@@ -135,7 +134,7 @@ def plan_of(config: Config) -> tuple[Plan, bytes]:
     identity = Identity(
         dataset_sha256=digest.dataset_sha256,
         shards=len(shards),
-        scorer=SCORER,
+        scorer=QUALIFICATION,
         models=(config.model,),
     )
     plan = make_plan(

@@ -55,8 +55,8 @@ def compare_runs(
     for name in across:
         if name not in SEPARATE:
             raise SpecError(f"{name!r} is not a dimension: give {', '.join(SEPARATE)}")
-    _check_settings(baseline[1], candidate[1])
     left, right = summarize(*baseline), summarize(*candidate)
+    _check_settings(baseline[1], candidate[1])
     shared = fixtures[0].keys() & fixtures[1].keys()
     identical = sum(fixtures[0][one] == fixtures[1][one] for one in shared)
     if not shared:

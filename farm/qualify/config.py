@@ -103,9 +103,23 @@ PROVENANCE: Final = (
     "max_context_per_request",
     "request_options",
 )
-_OWN_REQUEST_FIELDS: Final = frozenset(
-    {"messages", "input", "tools", "stream", "stream_options", "model", "n"}
+# How the thing is reached and watched, which says nothing of it: a run may go on with others.
+OPERATIONAL: Final = (
+    "url",
+    "api_key_env",
+    "resource_check",
+    "min_mem_available_gib",
+    "min_disk_free_gib",
+    "disk_path",
+    "hook_timeout_s",
 )
+USAGE_OPTION: Final = "stream_options"  # asks for usage; null leaves it out of every request
+_OWN_REQUEST_FIELDS: Final = frozenset(
+    {
+        "input", "max_completion_tokens", "max_output_tokens", "max_tokens", "messages", "model",
+        "n", "store", "stream", USAGE_OPTION, "tools",
+    }
+)  # fmt: skip
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,9 +171,16 @@ def complete_config(manifest: Manifest, *, file: str) -> Config:
 
 
 def config_sha256(config: Config) -> str:
-    """Return the digest of everything a configuration says, the name of the key variable apart."""
-    bare = msgspec.structs.replace(config, api_key_env=None)
+    """Return the digest of everything a configuration says of what is measured and how."""
+    values = msgspec.to_builtins(config)
+    bare = {name: value for name, value in values.items() if name not in OPERATIONAL}
     return sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
+
+
+def operation_of(config: Config) -> dict[str, Any]:
+    """Return the fields of `OPERATIONAL` as JSON values, the name of the key's variable apart."""
+    values = msgspec.to_builtins(config)
+    return {name: values[name] for name in OPERATIONAL if name != "api_key_env"}
 
 
 def provenance_of(config: Config) -> dict[str, Any]:
@@ -209,9 +230,20 @@ def _across_fields(known: dict[str, Any], *, file: str) -> list[Problem]:
     options = known.get("request_options", {})
     sampler = known.get("sampler")
     for name, given in (("request_options", options), ("sampler", sampler)):
-        taken = sorted(_OWN_REQUEST_FIELDS & given.keys()) if isinstance(given, dict) else []
+        set_here = given if isinstance(given, dict) else {}
+        taken = sorted(_OWN_REQUEST_FIELDS & set_here.keys())
+        if taken == [USAGE_OPTION] and set_here[USAGE_OPTION] is None:
+            continue
         if taken:
             refuse(name, "not_an_option", f"{taken[0]!r} is set by the qualification itself")
+    if isinstance(sampler, dict):
+        twice = sorted(name for name in sampler.keys() & options if sampler[name] != options[name])
+        if twice:
+            refuse(
+                "request_options",
+                "conflict",
+                f"{twice[0]!r} is {options[twice[0]]!r} here and {sampler[twice[0]]!r} in sampler",
+            )
     return problems
 
 

@@ -34,6 +34,8 @@ def read_device_lease(data: bytes, *, file: str) -> DeviceLease:
         if name not in raw or is_required(raw[name]):
             detail = "is missing or still REQUIRED: the operator fills it in"
             problems.append(Problem(file, "", name, "missing_field", detail))
+    if "\0" in known.get("lock_path", ""):
+        problems.append(Problem(file, "", "lock_path", "bad_value", "no path holds a zero byte"))
     if problems:
         raise SpecError(problems=problems)
     return DeviceLease(**known)

@@ -24,6 +24,7 @@ BUILT_IN: Final = {
     "token_counter": ("llama-count", "tokenizer"),
     "reset_cache": ("llama-reset", "vllm-reset", "sglang-reset"),
 }
+_FIGURES: Final = ("mem_available_gib", "disk_free_gib")
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 
@@ -90,8 +91,16 @@ class Hooks:
                     f"the resource hook does not confirm exclusive use, it says {_shown(answer)}: "
                     "end other work on the nodes, then run the same command again"
                 )
-            states = _told_states(answer)
+            states = _told_states(answer, config.nodes)
         return check_nodes(states, config=config, lease=self._lease)
+
+    async def wait_until_idle(self) -> None:
+        """Wait for work that the server's slots still do; raises `NotPermitted` if it goes on.
+
+        A run that was killed leaves requests behind for a moment; another client stays. Servers
+        that tell of no slots are taken for idle.
+        """
+        await self._retry_until(self._busy_slots, refuse=self._not_alone)
 
     async def count_tokens(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
@@ -127,9 +136,9 @@ class Hooks:
         if hook == "llama-reset":
             await self._llama_reset()
         elif hook == "vllm-reset":
-            await self._retry_until(self._vllm_reset)
+            await self._retry_until(self._vllm_reset, refuse=_not_cleared)
         elif hook == "sglang-reset":
-            await self._retry_until(self._sglang_reset)
+            await self._retry_until(self._sglang_reset, refuse=_not_cleared)
         else:
             question = {
                 "hook": "reset_cache",
@@ -170,7 +179,7 @@ class Hooks:
 
     async def _llama_reset(self) -> None:
         """Wait until every slot is idle, then erase each; the answer must name the slot."""
-        await self._retry_until(self._llama_idle)
+        await self._retry_until(self._llama_idle, refuse=_not_cleared)
         slots = await self._slots()
         for slot in slots:
             place = slot.get("id")
@@ -189,8 +198,17 @@ class Hooks:
             raise _not_cleared("a slot began to work while the slots were erased")
 
     async def _llama_idle(self) -> str:
-        busy = [slot.get("id") for slot in await self._slots() if slot.get("is_processing")]
-        return f"slots {busy} are busy" if busy else ""
+        return _busy(await self._slots())
+
+    async def _busy_slots(self) -> str:
+        reply = await self._endpoint.control("GET", "/slots", timeout_s=self._config.hook_timeout_s)
+        return _busy(reply.body) if reply.status == 200 and isinstance(reply.body, list) else ""
+
+    def _not_alone(self, why: str) -> NotPermitted:
+        return NotPermitted(
+            f"{self._config.url}: {why}: somebody else uses the server, keep them away, "
+            "then run the same command again"
+        )
 
     async def _slots(self) -> list[Mapping[str, Any]]:
         reply = await self._endpoint.control("GET", "/slots", timeout_s=self._config.hook_timeout_s)
@@ -225,13 +243,15 @@ class Hooks:
             return ""
         return f"/flush_cache answers {_said(reply)}"
 
-    async def _retry_until(self, attempt: Callable[[], Awaitable[str]]) -> None:
+    async def _retry_until(
+        self, attempt: Callable[[], Awaitable[str]], *, refuse: Callable[[str], NotPermitted]
+    ) -> None:
         """Try until an attempt has nothing to complain of, for `hook_timeout_s` at most."""
         end = anyio.current_time() + self._config.hook_timeout_s
         pause = _FIRST_PAUSE_S
         while complaint := await attempt():
             if anyio.current_time() + pause >= end:
-                raise _not_cleared(f"{complaint} after {self._config.hook_timeout_s:g} s")
+                raise refuse(f"{complaint} after {self._config.hook_timeout_s:g} s")
             await anyio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
@@ -257,26 +277,38 @@ def template_options(config: Config) -> dict[str, Any]:
     return {name: config.request_options[name] for name in names if name in config.request_options}
 
 
-def _told_states(answer: Mapping[str, Any]) -> list[NodeState]:
+def _told_states(answer: Mapping[str, Any], nodes: Sequence[str]) -> list[NodeState]:
+    """Read what a program told of nodes: a list of objects, or objects by name.
+
+    Figures beside them, and not in them, are those of every node; without `nodes` the answer is
+    for all that were asked about.
+    """
     told = answer.get("nodes")
+    if told is None:
+        told = list(nodes)
+    if isinstance(told, dict):
+        told = [{"node": node, **one} for node, one in told.items() if isinstance(one, dict)]
     states = []
     for one in told if isinstance(told, list) else []:
-        name = one.get("node", one.get("name")) if isinstance(one, dict) else None
-        numbers = [
-            one.get(key) if isinstance(one, dict) else None
-            for key in ("mem_available_gib", "disk_free_gib")
-        ]
-        memory, disk = (
-            float(number)
-            if isinstance(number, int | float)
-            and not isinstance(number, bool)
-            and math.isfinite(number)
-            else None
-            for number in numbers
-        )
+        known = {"node": one} if isinstance(one, str) else one
+        if not isinstance(known, dict):
+            continue
+        name = known.get("node", known.get("name"))
+        memory, disk = (_figure(known.get(word, answer.get(word))) for word in _FIGURES)
         if isinstance(name, str):
             states.append(NodeState(node=name, mem_available_gib=memory, disk_free_gib=disk))
     return states
+
+
+def _figure(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _busy(slots: Sequence[object]) -> str:
+    busy = [one.get("id") for one in slots if isinstance(one, dict) and one.get("is_processing")]
+    return f"slots {busy} are busy" if busy else ""
 
 
 def _not_cleared(why: str) -> NotPermitted:

@@ -18,6 +18,7 @@ from farm.core.served import Served
 
 PRIMED_SHARE: Final = 0.95  # of a prompt that must have been cached for "primed" to be verified
 LAG_SHARE: Final = 0.5  # of the median chunk gap that the client itself may be late
+_MAX_COUNT: Final = 2**53  # beyond it nothing is a count of tokens
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,12 +129,16 @@ def cached_tokens(served: Served) -> int | None:
 
 
 def server_decode_rate(timings: Mapping[str, Any] | None) -> float | None:
-    """Return the decode rate the server states; None below two tokens, where it means nothing."""
+    """Return the decode rate the server states; None where it means nothing.
+
+    That is below two tokens, and for a rate or a time of nothing: a clock too coarse to tell.
+    """
     stated = _number(timings, "predicted_per_second")
     tokens = _count(timings, "predicted_n")
-    if stated is None or tokens is None or tokens < 2:
+    if stated is None or stated <= 0 or tokens is None or tokens < 2:
         return None
-    return stated
+    took_ms = _number(timings, "predicted_ms")
+    return None if took_ms is not None and took_ms <= 0 else stated
 
 
 def server_interval_rate(timings: Mapping[str, Any] | None) -> float | None:
@@ -211,4 +216,6 @@ def _number(found: Mapping[str, Any] | None, name: str) -> float | None:
 
 def _count(found: Mapping[str, Any] | None, name: str) -> int | None:
     value = None if found is None else found.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= _MAX_COUNT else None

@@ -88,5 +88,8 @@ class Files(Protocol):
     def cell(self, name: str) -> bytes:
         """Give the record of a cell; raises `Corrupt` when it is not there."""
 
+    def read(self, name: str) -> bytes | None:
+        """Give a file of that name, None when there is none."""
+
     def replace(self, name: str, data: bytes) -> None:
         """Put a file in place of the one of that name."""

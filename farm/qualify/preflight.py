@@ -41,6 +41,7 @@ async def preflight(
     nodes = await hooks.check_resources()
     room = await slot_room(endpoint, config=config)
     check_room(cell.context, cell=cell, config=config, room=room)
+    await hooks.wait_until_idle()
     return {
         "checked_unix": now,
         "lease_expires_unix": lease.expires_unix,

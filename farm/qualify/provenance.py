@@ -38,14 +38,20 @@ async def observe_server(endpoint: Endpoint, *, config: Config) -> dict[str, Any
 
 
 def invocation_of(
-    lease: DeviceLease, server: Mapping[str, Any], *, farm_version: str, now: float
+    lease: DeviceLease,
+    server: Mapping[str, Any],
+    *,
+    operation: Mapping[str, Any],
+    farm_version: str,
+    now: float,
 ) -> dict[str, Any]:
-    """Return the entry of one invocation."""
+    """Return the entry of one invocation; `operation` is how it reached the server."""
     return {
         "began_unix": now,
         "farm_version": farm_version,
         "python": platform.python_version(),
         "system": platform.platform(),
+        "operation": dict(operation),
         "device_lease": msgspec.to_builtins(lease),
         "server": dict(server),
     }

@@ -6,10 +6,12 @@ Judging happens here, after the wave: from conversations to records, without a s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
+from farm.core.receipt import Receipt, build_receipt
 from farm.core.result import CaseResult
 from farm.qualify.cells import PHASES, Cell, case_id
 from farm.qualify.metrics import (
@@ -210,6 +212,13 @@ def results_of(record: CellRecord) -> list[CaseResult]:
         )
         for task in record.tasks
     ]
+
+
+def receipt_of(record: CellRecord, line: bytes, *, worker_pid: int) -> Receipt:
+    """Return the receipt of a cell whose record is `line`; it holds the record's digest."""
+    return build_receipt(
+        results_of(record), worker_pid=worker_pid, evidence_sha256=sha256(line).hexdigest()
+    )
 
 
 def _record_task(

@@ -21,7 +21,7 @@ from farm.core.change import Change, Claim, Publish, Reclaim, Release, Renew
 from farm.core.event import Event, Note, note
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
-from farm.core.receipt import build_receipt, encode_receipt, receipt_name, refer
+from farm.core.receipt import encode_receipt, receipt_name, refer
 from farm.errors import Corrupt, FarmError, NotPermitted
 from farm.qualify.cells import Cell, cells_of, request_ids
 from farm.qualify.config import Config
@@ -29,13 +29,14 @@ from farm.qualify.devicelease import DeviceLease
 from farm.qualify.hooks import Hooks
 from farm.qualify.ports import CodeVerdict, Endpoint, Files, Judge
 from farm.qualify.preflight import check_room, preflight, slot_room
-from farm.qualify.records import CellRecord, Wave, program_of, record_cell, results_of
+from farm.qualify.records import CellRecord, Wave, program_of, receipt_of, record_cell
 from farm.qualify.wave import run_wave
 from farm.qualify.workload import Fixture, archive, messages_of, prepare
 from farm.store.protocol import Store
 
 RESULTS_FILE = "results.jsonl"
 _TTL_MS = 3_600_000  # a gone process is known to be gone at once, this is for where it is not
+_NOT_LET_IN = frozenset({401, 402, 403, 404, 405, 407, 503})
 _ENCODER = msgspec.json.Encoder()
 _FIXTURES = msgspec.json.Decoder(Fixture)
 
@@ -95,13 +96,17 @@ async def run_cells(session: Session) -> signal.Signals | None:
 
 
 def write_results(ledger: Ledger, files: Files) -> None:
-    """Put together results.jsonl from the cells that count, in the order of the plan."""
-    lines = [
-        files.cell(receipt_name(lease.shard, lease.version)) + b"\n"
+    """Put together results.jsonl from the cells that count."""
+    files.replace(RESULTS_FILE, results_text(ledger, files.cell))
+
+
+def results_text(ledger: Ledger, cell: Callable[[str], bytes]) -> bytes:
+    """Return what results.jsonl holds: the cells that count, in the order of the plan."""
+    return b"".join(
+        cell(receipt_name(lease.shard, lease.version)) + b"\n"
         for lease in ledger.leases
         if lease.done
-    ]
-    files.replace(RESULTS_FILE, b"".join(lines))
+    )
 
 
 def standing(ledger: Ledger) -> dict[str, int]:
@@ -151,10 +156,9 @@ async def _measure(session: Session, cell: Cell, lease: Lease) -> CellRecord:
     if cell.cache == "cold":
         await session.hooks.reset_cache()
     wave = await _timed(session, cell, lease, fixtures)
-    if _server_is_gone(wave):
+    if why := no_measurement(wave):
         raise NotPermitted(
-            f"{config.url}: every request of the cell lost its connection: start the server, "
-            "then run the same command again"
+            f"{config.url}: every request of the cell {why}: then run the same command again"
         )
     verdicts = [await _judge(session, program_of(talk)) for talk in wave.conversations]
     return record_cell(
@@ -167,10 +171,20 @@ async def _measure(session: Session, cell: Cell, lease: Lease) -> CellRecord:
     )
 
 
-def _server_is_gone(wave: Wave) -> bool:
-    """Tell whether a wave met no server at all: that says nothing of the cell."""
-    readings = [one.served.reading for talk in wave.conversations for one in talk.exchanges]
-    return all(one.status == "error" and one.error_code == "connection" for one in readings)
+def no_measurement(wave: Wave) -> str:
+    """Say why a wave says nothing of its cell, "" when it does: no request was let in at all.
+
+    Lost connections, a wrong key or address, a server that still loads its model. Any other
+    answer is one, be it an error: it belongs to the server that is measured.
+    """
+    served = [one.served for talk in wave.conversations for one in talk.exchanges]
+    if all(one.reading.error_code == "connection" for one in served):
+        return "lost its connection: start the server"
+    statuses = sorted({one.http_status or 0 for one in served})
+    if not set(statuses) <= _NOT_LET_IN:
+        return ""
+    named = " and ".join(str(status) for status in statuses)
+    return f"was answered with HTTP {named} ({served[0].reading.error!r:.200}): mend that"
 
 
 async def _timed(session: Session, cell: Cell, lease: Lease, fixtures: Sequence[Fixture]) -> Wave:
@@ -192,7 +206,7 @@ async def _fixture(session: Session, cell: Cell, request_id: str) -> Fixture:
     """Give a request's fixture: the saved one if there is one, else make and save it."""
     saved = await anyio.to_thread.run_sync(session.files.fixture, request_id)
     if saved is not None:
-        return _checked_fixture(saved, request_id)
+        return checked_fixture(saved, request_id)
     fixture = await prepare(
         request_id,
         target=cell.context,
@@ -204,7 +218,8 @@ async def _fixture(session: Session, cell: Cell, request_id: str) -> Fixture:
     return fixture
 
 
-def _checked_fixture(saved: bytes, request_id: str) -> Fixture:
+def checked_fixture(saved: bytes, request_id: str) -> Fixture:
+    """Read a saved fixture; raises `Corrupt` when it is not what its request's id gives."""
     path = f"fixtures/{request_id}.json"
     try:
         fixture = _FIXTURES.decode(saved)
@@ -224,9 +239,9 @@ async def _judge(session: Session, program: str | None) -> CodeVerdict | None:
 
 async def _publish(session: Session, lease: Lease, record: CellRecord) -> None:
     name = receipt_name(lease.shard, lease.version)
-    receipt = build_receipt(results_of(record), worker_pid=os.getpid())
-    data = encode_receipt(receipt)
     line = _ENCODER.encode(record)
+    receipt = receipt_of(record, line, worker_pid=os.getpid())
+    data = encode_receipt(receipt)
     change = Publish(
         shard=lease.shard,
         worker=session.worker,

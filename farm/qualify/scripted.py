@@ -120,10 +120,10 @@ async def _answer(
     prompt = tokens_of(render(messages, body.get("tools", [])))
     pieces = pieces_of(script, messages, phase, max_tokens=body.get("max_tokens", 512))
     slot = await _take_slot(script, prompt)
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     try:
         cached = _cached(script, slot, prompt, allowed=body.get("cache_prompt", True))
         await asyncio.sleep((len(prompt) - cached) * script.prefill_s)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await _say(response, voice.begin())
         for place, piece in enumerate(pieces):
@@ -141,6 +141,8 @@ async def _answer(
         slot.prompt = prompt
         script.remembered.append(prompt)
         return response
+    except ConnectionResetError:
+        return response  # the client has left; nobody is to be told
     finally:
         async with script.free:
             slot.busy = False

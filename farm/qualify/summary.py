@@ -62,6 +62,30 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
+class _Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """What a summary needs of a configuration."""
+
+    model: str = ""
+    contexts: tuple[int, ...] = ()
+    concurrency: tuple[int, ...] = ()
+    cache_modes: tuple[str, ...] = ()
+    repeats: int = 0
+
+    @property
+    def cells(self) -> int:
+        """How many cells a run of it has."""
+        return len(self.contexts) * len(self.concurrency) * len(self.cache_modes) * self.repeats
+
+
+class _Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a summary needs of provenance.json."""
+
+    run_id: str = ""
+    config: _Matrix = _Matrix()
+    provenance: dict[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+
+
 def read_records(lines: Iterable[bytes]) -> list[CellRecord]:
     """Decode the lines of results.jsonl; raises `Corrupt` on any that is not a cell."""
     records = []
@@ -75,39 +99,39 @@ def read_records(lines: Iterable[bytes]) -> list[CellRecord]:
 
 def totals_of(lines: Sequence[bytes], provenance: Mapping[str, Any], *, complete: bool) -> Totals:
     """Return the totals of a run."""
-    records = read_records(lines)
+    records, shown = read_records(lines), _shown(provenance)
     return Totals(
-        run_id=str(provenance.get("run_id", "")),
-        model=str(_config(provenance).get("model", "")),
+        run_id=shown.run_id,
+        model=shown.config.model,
         complete=complete,
         cells_done=len(records),
-        cells_planned=_planned(provenance),
+        cells_planned=shown.config.cells,
         tasks_succeeded=sum(record.tasks_succeeded for record in records),
         tasks_total=sum(record.tasks_total for record in records),
         cells_measurement_valid=sum(record.measurement_valid for record in records),
         measurement_reasons=_count(records),
-        warnings=tuple(provenance.get("warnings", ())),
+        warnings=shown.warnings,
     )
 
 
 def summarize(lines: Sequence[bytes], provenance: Mapping[str, Any]) -> Summary:
     """Return the table of a run, rows in the order of the run."""
-    records = read_records(lines)
+    records, shown = read_records(lines), _shown(provenance)
     groups: dict[tuple[int, int, str], list[CellRecord]] = {}
     for record in records:
         groups.setdefault((record.context, record.concurrency, record.cache), []).append(record)
-    planned = _planned(provenance)
+    planned = shown.config.cells
     return Summary(
-        run_id=str(provenance.get("run_id", "")),
-        model=str(_config(provenance).get("model", "")),
+        run_id=shown.run_id,
+        model=shown.config.model,
         cells_done=len(records),
         cells_planned=planned,
         complete=len(records) == planned,
         rows=tuple(_row(group) for group in groups.values()),
         percentiles="nearest-rank",
-        warnings=tuple(provenance.get("warnings", ())),
+        warnings=shown.warnings,
         notes=NOTES,
-        provenance=provenance.get("provenance", {}),
+        provenance=shown.provenance,
     )
 
 
@@ -175,12 +199,8 @@ def _all_of(found: Sequence[bool | None]) -> bool | None:
     return None if None in found else True
 
 
-def _config(provenance: Mapping[str, Any]) -> Mapping[str, Any]:
-    config = provenance.get("config", {})
-    return config if isinstance(config, Mapping) else {}
-
-
-def _planned(provenance: Mapping[str, Any]) -> int:
-    config = _config(provenance)
-    sizes = [len(config.get(name, ())) for name in ("contexts", "concurrency", "cache_modes")]
-    return sizes[0] * sizes[1] * sizes[2] * int(config.get("repeats", 0))
+def _shown(provenance: Mapping[str, Any]) -> _Shown:
+    try:
+        return msgspec.convert(provenance, _Shown)
+    except msgspec.ValidationError as error:
+        raise Corrupt(path="provenance.json", reason=str(error)) from error

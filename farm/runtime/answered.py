@@ -8,7 +8,7 @@ from farm.core.answer import answers_of, encode_answers
 from farm.core.generation import Generation
 from farm.core.isolation import weakest
 from farm.core.plan import Shard
-from farm.core.receipt import Receipt, build_receipt, encode_receipt, recount
+from farm.core.receipt import Receipt, build_receipt
 from farm.core.result import CaseResult, counts
 from farm.core.task import TaskSpec
 from farm.core.trial import Trial, read_trial
@@ -71,20 +71,14 @@ def row_of(
 
 
 def judged_again(
-    text: bytes, trials: Sequence[Trial], tasks: Mapping[str, TaskSpec], judge: Judge, *, path: str
-) -> bytes:
-    """Judge the answers of a receipt anew; give the receipt's bytes as they should be.
-
-    `text` are its bytes as they are, `path` its name. Like the pid, what stood around a program
-    is a fact of the attempt and is taken over.
-    """
-    import msgspec
-
-    found = recount(text, path=path)
-    try:
-        receipt = msgspec.json.decode(text, type=Receipt)
-    except msgspec.DecodeError as error:
-        raise Corrupt(path=path, reason=f"not a receipt: {error}") from error
+    receipt: Receipt,
+    trials: Sequence[Trial],
+    tasks: Mapping[str, TaskSpec],
+    judge: Judge,
+    *,
+    path: str,
+) -> Receipt:
+    """Judge the answers of a receipt anew and give the receipt as it should be; `path` names it."""
     answers = answers_of(receipt, path=path)
     if len(answers) != len(trials):
         raise Corrupt(path=path, reason=f"{len(answers)} answers to {len(trials)} trials")
@@ -92,5 +86,4 @@ def judged_again(
         judge(trial.id, tasks[trial.task], answer)
         for trial, answer in zip(trials, answers, strict=True)
     ]
-    again = receipt_of(verdicts, answers, worker_pid=found.worker_pid)
-    return encode_receipt(msgspec.structs.replace(again, isolation=found.isolation))
+    return receipt_of(verdicts, answers, worker_pid=receipt.worker_pid)

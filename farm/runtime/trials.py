@@ -104,7 +104,7 @@ def recordings(store: Store, *, names: Sequence[str]) -> list[Recorded]:
 
 def tasks_of(store: Store) -> dict[str, TaskSpec]:
     """Read the tasks of an evaluation, by id, in their order."""
-    tasks = decode_tasks(store.read_tasks(), path=TASKS_FILE)
+    tasks = decode_tasks(store.read_kept(TASKS_FILE), path=TASKS_FILE)
     return {task.task_id: task for task in tasks}
 
 

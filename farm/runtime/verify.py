@@ -6,7 +6,7 @@ every verdict, every total and the events are made again and held against what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,25 +17,19 @@ from farm.core.ledger import Ledger
 from farm.core.narration import completed_note
 from farm.core.plan import Plan, Shard
 from farm.core.progress import fold, shard_states
-from farm.core.receipt import ReceiptReference, encode_receipt, receipt_name, recount
-from farm.core.task import TaskSpec
-from farm.core.trial import Trials, has_trials, plan_trials
+from farm.core.receipt import Receipt, encode_receipt, receipt_name, recount
 from farm.errors import FarmError
-from farm.runtime.answered import Judge, judged_again, trials_of
-from farm.runtime.trials import tasks_of
 from farm.runtime.worker import score_shard, scorer_of
-from farm.scoring.registry import scorer
-from farm.store.protocol import TASKS_FILE, Store
+from farm.store.protocol import Store
 
 if TYPE_CHECKING:
     from farm.scoring.programs import ProgramRunner
 
 
-# cases, shard, receipt and the ledger's reference to it -> the receipt as it should be
-Again = Callable[[bytes, Shard, bytes, ReceiptReference], bytes]
-
 _TRIES = 20  # to find a running run between two commits
 _MARKS = {"recovered", "truncated"}  # how an event got here, not what it tells
+# From a shard's cases and its lease: its receipt made again, and what to say if it is another.
+Rescore = Callable[[bytes, Shard, Lease], tuple[Receipt, str]]
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,39 +53,38 @@ def verify(
     digests: Callable[[], tuple[str, str, int]],
     receipt_names: Callable[[], list[str]],
     programs: ProgramRunner | None = None,
-    judge: Judge | None = None,
+    rescore: Rescore | None = None,
+    beside: Callable[[Ledger], Iterable[str]] = lambda ledger: (),
 ) -> Verification:
     """Check a whole store; raises only when plan or ledger cannot be read at all.
 
     `digests` derives (dataset_sha256, tasks_sha256, cases) from the store's cases in the order
     of the input; `receipt_names` lists the receipt files that are there; `programs` runs again what
-    a metric that runs programs was given, `judge` judges answers where models were asked.
+    a metric that runs programs was given. A store whose verdicts no metric gives is checked by
+    `rescore`, which makes a shard's receipt again; `beside` says what does not hold around it.
     """
+    if rescore is None:
+        rescore = _by_metric(store.plan, programs)
     plan = store.plan
     ledger, events, broken = _at_one_moment(store)
     problems: list[str] = [broken] if broken else []
-    dataset, questions, cases = "", "", 0
-    tasks: dict[str, TaskSpec] = {}
+    dataset, tasks, cases = "", "", 0
     try:
-        dataset, questions, cases = digests()
-        if has_trials(plan):
-            tasks = tasks_of(store)
-            questions = plan.tasks_sha256  # of the tasks file, from which the plan is made again
-            problems += _trial_problems(plan, tasks)
-        problems += _identity_problems(plan, dataset, questions, cases)
+        dataset, tasks, cases = digests()
+        problems += _identity_problems(plan, dataset, tasks, cases)
     except FarmError as error:
         problems.append(str(error))
-    again = _scored_again(plan, programs) if judge is None else _asked_again(tasks, judge)
     for shard, lease in zip(plan.shards, ledger.leases, strict=True):
-        problems += _shard_problems(store, shard, lease, again)
+        problems += _shard_problems(store, shard, lease, rescore)
     counted = {receipt_name(x.shard, x.version) for x in ledger.leases if x.done}
     if not broken:
         problems += _event_problems(events, ledger)
+    problems += beside(ledger)
     return Verification(
         run_id=plan.run_id,
         ok=not problems,
         dataset_sha256=dataset,
-        tasks_sha256=questions,
+        tasks_sha256=tasks,
         cases=cases,
         shards=len(plan.shards),
         receipts=len(counted),
@@ -112,49 +105,7 @@ def _identity_problems(plan: Plan, dataset: str, tasks: str, cases: int) -> Iter
             yield f"{what}: the cases give {derived}, the plan says {written}"
 
 
-def _trial_problems(plan: Plan, tasks: Mapping[str, TaskSpec]) -> Iterator[str]:
-    """Make the plan of an evaluation again from its tasks, and hold it against the one there."""
-    count = len(tasks) * len(plan.identity.models)
-    again, _ = plan_trials(
-        Trials(
-            tasks=tuple(tasks.values()),
-            models=plan.identity.models,
-            samples=plan.cases // count if count else 1,
-        ),
-        shards=plan.identity.shards,
-        version_of=lambda metric: scorer(metric).version,
-    )
-    if again.identity.scorer != plan.identity.scorer:
-        yield (
-            f"{TASKS_FILE}: tasks and metrics of this farm make {again.identity.scorer}, the plan "
-            f"says {plan.identity.scorer}"
-        )
-    elif again != plan:
-        yield f"{TASKS_FILE}: its tasks make another plan than the one that is there"
-
-
-def _scored_again(plan: Plan, programs: ProgramRunner | None) -> Again:
-    def again(data: bytes, shard: Shard, text: bytes, reference: ReceiptReference) -> bytes:
-        metric = scorer_of(plan)
-        receipt = score_shard(
-            data, shard, metric, worker_pid=reference.worker_pid, programs=programs
-        )
-        # like the pid, what stood around a program then is a fact of that attempt
-        return encode_receipt(msgspec.structs.replace(receipt, isolation=reference.isolation))
-
-    return again
-
-
-def _asked_again(tasks: Mapping[str, TaskSpec], judge: Judge) -> Again:
-    def again(data: bytes, shard: Shard, text: bytes, reference: ReceiptReference) -> bytes:
-        return judged_again(
-            text, trials_of(data, shard, tasks), tasks, judge, path=f"receipt of {shard.name}"
-        )
-
-    return again
-
-
-def _shard_problems(store: Store, shard: Shard, lease: Lease, again: Again) -> Iterator[str]:
+def _shard_problems(store: Store, shard: Shard, lease: Lease, rescore: Rescore) -> Iterator[str]:
     try:
         data = store.read_cases(shard)
         if lease.receipt is None:
@@ -163,14 +114,25 @@ def _shard_problems(store: Store, shard: Shard, lease: Lease, again: Again) -> I
         path = receipt_name(lease.shard, lease.version)
         if recount(text, path=path) != lease.receipt:
             yield f"{path}: its totals are not those of its verdicts"
-        if again(data, shard, text, lease.receipt) != text:
-            chance = ", as those of programs that depend on chance or time may be"
-            yield (
-                f"{path}: scoring {shard.name} again gives other verdicts"
-                + (chance if lease.receipt.isolation is not None else "")
-            )
+        again, why = rescore(data, shard, lease)
+        # like the pid, what stood around a program then is a fact of that attempt
+        again = msgspec.structs.replace(again, isolation=lease.receipt.isolation)
+        if encode_receipt(again) != text:
+            yield f"{path}: {why}"
     except FarmError as error:
         yield str(error)
+
+
+def _by_metric(plan: Plan, programs: ProgramRunner | None) -> Rescore:
+    def rescore(data: bytes, shard: Shard, lease: Lease) -> tuple[Receipt, str]:
+        metric = scorer_of(plan)
+        pid = 0 if lease.receipt is None else lease.receipt.worker_pid
+        again = score_shard(data, shard, metric, worker_pid=pid, programs=programs)
+        chance = ", as those of programs that depend on chance or time may be"
+        why = f"scoring {shard.name} again gives other verdicts"
+        return again, why + (chance if metric.runs_programs else "")
+
+    return rescore
 
 
 def _at_one_moment(store: Store) -> tuple[Ledger, list[Event], str]:

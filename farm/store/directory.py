@@ -39,7 +39,7 @@ from farm.files.atomic import Folder, storage_errors
 from farm.files.lock import FileLock
 from farm.store.casefile import CASES_NAME, open_to_read, read_extent
 from farm.store.journal import Journal
-from farm.store.protocol import TASKS_FILE, Committed
+from farm.store.protocol import Committed
 
 PLAN_FILE = "plan.json"
 LEDGER_FILE = "ledger.json"
@@ -162,10 +162,14 @@ class DirectoryStore:
             raise Corrupt(path=path, reason=f"the cases of {shard.name} do not match their digest")
         return data
 
-    def read_tasks(self) -> bytes:
-        """Give the tasks of an evaluation, a line each."""
-        with _must_be_there(os.path.join(self.path, TASKS_FILE)):
-            return self._folder.read(TASKS_FILE)
+    def read_kept(self, name: str) -> bytes:
+        """Give a file of an evaluation, held against its digest in the plan."""
+        path = os.path.join(self.path, name)
+        with _must_be_there(path):
+            data = self._folder.read(name)
+        if not self.plan.seals(name, data):
+            raise Corrupt(path=path, reason="edited: its digest is not the one in the plan")
+        return data
 
     def put_receipts(self, receipts: Mapping[str, bytes]) -> None:
         """Make receipts durable, once each; see `Store.put_receipts`."""

@@ -19,7 +19,7 @@ from farm.core.narration import narrate_all
 from farm.core.plan import Plan, Shard, first_ledger
 from farm.core.receipt import check_bytes, receipt_name
 from farm.errors import Corrupt, Fenced, SpecError
-from farm.store.protocol import TASKS_FILE, Committed
+from farm.store.protocol import Committed
 
 
 class MemoryStore:
@@ -30,17 +30,17 @@ class MemoryStore:
         plan: Plan,
         *,
         cases: Mapping[str, bytes],
-        tasks: bytes = b"",
+        kept: Mapping[str, bytes] | None = None,
         invocation_id: str = "",
         clock: Callable[[], float] = lambda: time.time() * 1000,
     ) -> None:
         """Make a store for `plan`; `cases` gives each shard's canonical records.
 
-        `tasks` are those of an evaluation, a line each.
+        `kept` are the files of an evaluation, by name.
         """
         self._plan = plan
         self._cases = dict(cases)
-        self._tasks = tasks
+        self._kept = dict(kept or {})
         self._counts = {shard.name: shard.cases for shard in plan.shards}
         self._ledger = first_ledger(plan)
         self._receipts: dict[str, bytes] = {}
@@ -75,11 +75,12 @@ class MemoryStore:
             raise Corrupt(path="memory", reason=f"the cases of {shard.name} do not match")
         return data
 
-    def read_tasks(self) -> bytes:
-        """Give the tasks of an evaluation, a line each."""
-        if not self._tasks:
-            raise Corrupt(path=TASKS_FILE, reason="missing, and the run counts on it")
-        return self._tasks
+    def read_kept(self, name: str) -> bytes:
+        """Give a file of an evaluation, held against its digest in the plan."""
+        data = self._kept.get(name)
+        if data is None or not self._plan.seals(name, data):
+            raise Corrupt(path=name, reason="missing or edited, and the run counts on it")
+        return data
 
     def put_receipts(self, receipts: Mapping[str, bytes]) -> None:
         """Keep receipts, once each; see `Store.put_receipts`."""

@@ -14,6 +14,7 @@ from farm.core.ledger import Ledger
 from farm.core.plan import Plan, Shard
 
 TASKS_FILE = "tasks.jsonl"  # of an evaluation: its tasks, a line each
+MODELS_FILE = "models.json"  # of an evaluation: what decides on its models' answers
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +48,8 @@ class Store(Protocol):
     def read_cases(self, shard: Shard) -> bytes:
         """Give a shard's canonical records, each ended by a newline, held against its digest."""
 
-    def read_tasks(self) -> bytes:
-        """Give the tasks of an evaluation, a line each; raises `Corrupt` where there are none."""
+    def read_kept(self, name: str) -> bytes:
+        """Give a file of an evaluation, held against its digest in the plan, or raise `Corrupt`."""
 
     def put_receipts(self, receipts: Mapping[str, bytes]) -> None:
         """Make receipts durable under their names (`receipt_name`), once each.

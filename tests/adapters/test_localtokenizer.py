@@ -69,6 +69,15 @@ def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:
         LocalTokenizer(tokenizer_in(tmp_path, template=None), template_options={})
 
 
+@needs_library
+def test_a_template_that_refuses_the_task_is_a_refusal(tmp_path: Path) -> None:
+    """Some templates raise for a system turn or for tools; it is the operator's to mend."""
+    template = "{{ raise_exception('no system turn') }}"
+    tokenizer = LocalTokenizer(tokenizer_in(tmp_path, template=template), template_options={})
+    with pytest.raises(SpecError, match="refuses the task: no system turn"):
+        tokenizer.count([{"role": "system", "content": "one"}], [])
+
+
 def test_a_name_is_not_a_directory(tmp_path: Path) -> None:
     """A model's name on a hub is never looked up."""
     with pytest.raises(SpecError, match="is no directory"):

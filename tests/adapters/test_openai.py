@@ -425,6 +425,65 @@ def test_log_probabilities_that_are_none_give_no_numbers(logprobs: list[object])
     assert set(generation.warnings) & {"logprobs_out_of_range", "logprobs_not_numbers"}
 
 
+async def streamed_in_turn(ends: list[bytes]) -> list[Generation]:
+    """Ask one endpoint for as many streamed answers as there are ends; each closes cleanly."""
+    left = iter(ends)
+
+    async def handle(received: Received, wire: Wire) -> None:
+        await wire.begin()
+        await wire.chunk(PAR + STOP + next(left))
+        await wire.chunk(b"")
+
+    async with Loopback(handle) as server:
+        settings = openai_settings(server.url, stream=True)
+        async with OpenAIEndpoint(settings, name="model") as endpoint:
+            requests = [endpoint.request("p", task(), sample=n) for n in range(len(ends))]
+            return [await endpoint.send(request) for request in requests]
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def test_a_stream_without_done_is_cut_where_the_endpoint_has_sent_it_before() -> None:
+    """A proxy that truncates exactly at the [DONE] leaves a finish reason and a clean end."""
+    first, whole, cut, last = run(streamed_in_turn([b"", DONE, b"", DONE]))
+    assert (first.failure, first.warnings) == (None, ("no_done", "no_usage"))
+    assert whole.failure is None
+    assert cut.failure is not None
+    assert (cut.failure.kind, cut.failure.transient) == ("cut", True)
+    assert "[DONE]" in cut.failure.detail
+    assert last.failure is None
+
+
+def test_an_endpoint_that_never_sends_done_is_taken_at_its_word() -> None:
+    """Some servers end every stream with the finish reason alone."""
+    answers = run(streamed_in_turn([b"", b"", b""]))
+    assert [one.failure for one in answers] == [None] * 3
+    assert [one.warnings for one in answers] == [("no_done", "no_usage")] * 3
+
+
+def test_an_answer_in_one_piece_says_nothing_of_how_streams_end() -> None:
+    """A proxy may answer a stream request whole once; the streams after it are not cut."""
+    turns = iter((False, True))
+
+    async def handle(received: Received, wire: Wire) -> None:
+        if next(turns):
+            await wire.begin()
+            await wire.chunk(PAR + STOP)
+            await wire.chunk(b"")
+        else:
+            await wire.reply(answer("four"))
+
+    async def story() -> list[Generation]:
+        async with Loopback(handle) as server:
+            settings = openai_settings(server.url, stream=True)
+            async with OpenAIEndpoint(settings, name="model") as endpoint:
+                requests = [endpoint.request("p", task(), sample=n) for n in range(2)]
+                return [await endpoint.send(request) for request in requests]
+
+    assert [one.failure for one in run(story())] == [None, None]
+
+
 def test_connections_are_used_again() -> None:
     """Ten answers read to their end, streamed or not, need one connection."""
 

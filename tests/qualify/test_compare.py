@@ -203,3 +203,27 @@ def test_a_difference_has_the_ends_that_any_pair_gives() -> None:
     assert found.separated is True
     assert differ(range_of([1.0, 5.0]), range_of([5.0])).separated is False
     assert differ(range_of([]), range_of([5.0])).difference is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"config": 3},
+        {"config": {"contexts": 3}},
+        {"config": {"contexts": [1], "concurrency": [1], "repeats": "x"}},
+        {"run_id": 5},
+        {"warnings": "none"},
+        {"provenance": []},
+    ],
+)
+def test_a_provenance_of_another_shape_is_named(
+    measured: Path, tmp_path: Path, document: dict[str, Any]
+) -> None:
+    """A file that was edited is the operator's matter, not a fault of the program."""
+    run = copy_of(measured, tmp_path / "run")
+    whole = json.loads((run / "provenance.json").read_bytes())
+    (run / "provenance.json").write_text(json.dumps({**whole, **document}), "utf-8")
+    for command in (["summary", str(run)], ["compare", str(measured), str(run)]):
+        done = farm("qualify", *command)
+        assert done.returncode == 1
+        assert "provenance.json: Expected" in done.stderr

@@ -111,12 +111,21 @@ def test_the_default_matrix_has_54_cells_in_a_fixed_order() -> None:
 
 
 def test_any_change_of_a_configuration_is_another_run() -> None:
-    """But for the name of the variable that holds the key."""
+    """But for how the server is reached and watched, which says nothing of what is measured."""
     one, other = (complete_config(read(repeats=n), file="c") for n in (1, 2))
     assert config_sha256(one) != config_sha256(other)
     assert plan_of(one)[0].run_id != plan_of(other)[0].run_id
-    keyed = complete_config(read(api_key_env="KEY"), file="c")
-    assert config_sha256(keyed) == config_sha256(one)
+    for change in (
+        {"api_key_env": "KEY"},
+        {"url": "http://other:8000"},
+        {"resource_check": ["check"]},
+        {"min_mem_available_gib": 3},
+        {"min_disk_free_gib": 3},
+        {"disk_path": "/data"},
+        {"hook_timeout_s": 7},
+    ):
+        moved = complete_config(read(repeats=1, **change), file="c")
+        assert config_sha256(moved) == config_sha256(one), change
 
 
 @pytest.mark.parametrize("field", ["resource_check", "token_counter", "reset_cache"])
@@ -218,3 +227,20 @@ def test_the_example_of_a_lease_lacks_everything() -> None:
     with pytest.raises(SpecError) as refused:
         read_device_lease((CONFIGS / "lease.example.json").read_bytes(), file="l")
     assert {problem.field for problem in refused.value.problems} == set(LEASE)
+
+
+@pytest.mark.parametrize(
+    "field", ["max_tokens", "max_completion_tokens", "max_output_tokens", "store", "messages"]
+)
+def test_what_the_run_sets_itself_is_no_option(field: str) -> None:
+    """An output limit beside max_tokens would make the room that was checked a false promise."""
+    for name in ("request_options", "sampler"):
+        with pytest.raises(SpecError, match=f"{field}' is set by the qualification itself"):
+            read(**{name: {field: 1}})
+
+
+def test_a_sampler_is_said_once() -> None:
+    """Two values of one option would make the provenance say one and the request another."""
+    with pytest.raises(SpecError, match=r"'temperature' is 1 here and 0 in sampler"):
+        read(sampler={"temperature": 0}, request_options={"temperature": 1})
+    read(sampler={"temperature": 0}, request_options={"temperature": 0, "top_k": 1})

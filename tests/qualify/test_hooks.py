@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -127,6 +128,25 @@ def test_llama_reset_without_its_proof_is_a_refusal(replies: Replies, why: str) 
         against(replies, reset)
 
 
+def idle(hooks: Hooks) -> Coroutine[Any, Any, None]:
+    return hooks.wait_until_idle()
+
+
+def test_a_server_at_work_is_waited_for_and_another_client_is_a_refusal() -> None:
+    """What a killed run left behind ends; who stays is not ours, in a primed cell as in a cold."""
+    slots = ("GET", "/slots")
+    _, asked = against({slots: [(200, BUSY), (200, BUSY), (200, IDLE)]}, idle)
+    assert len(asked) == 3
+    with pytest.raises(NotPermitted, match=r"slots \[0\] are busy after 1 s: somebody else"):
+        against({slots: (200, BUSY)}, idle)
+
+
+@pytest.mark.parametrize("said", [(404, {}), (501, {}), (200, {"a": 1}), (200, [3, None])])
+def test_a_server_that_tells_of_no_slots_is_taken_for_idle(said: Any) -> None:
+    """vLLM and SGLang have none."""
+    against({("GET", "/slots"): said}, idle)
+
+
 @pytest.mark.parametrize(
     ("said", "ok"),
     [
@@ -243,6 +263,27 @@ def test_a_program_that_does_not_do_its_work_is_a_refusal(
         against({}, reset, reset_cache=hook)
 
 
+def test_a_program_that_never_stops_talking_is_ended_and_not_kept(tmp_path: Path) -> None:
+    """A MiB is the most that is held of it, whatever time it would have."""
+    hook = {"command": ["sh", "-c", "yes"], "timeout_s": 60}
+    with pytest.raises(NotPermitted, match="said more than 1048576 bytes"):
+        against({}, reset, reset_cache=hook)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_what_a_program_leaves_behind_does_not_hold_its_answer_up(tmp_path: Path) -> None:
+    """A child in a session of its own keeps the pipe open; the answer was given before."""
+    ready, held = tmp_path / "ready", tmp_path / "held"
+    os.mkfifo(ready)
+    os.mkfifo(held)
+    # the program answers once its child has left; the child stays until the end of the test
+    left = f"setsid sh -c 'echo go > {ready}; read line < {held}' & read line < {ready};"
+    hook = {"command": ["sh", "-c", f'{left} echo "{{\\"cleared\\": true}}"'], "timeout_s": 60}
+    against({}, reset, reset_cache=hook)
+    with held.open("w") as release:
+        release.write("go\n")
+
+
 def test_a_program_sees_the_variables_it_is_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +314,26 @@ def test_a_resource_program_confirms_exclusive_use_and_tells_of_every_node(tmp_p
     command = program(tmp_path, ECHO.format('{"exclusive": True, "nodes": [' + node + "]}"))
     act = {"resource_check": command, "min_disk_free_gib": 2}
     with pytest.raises(NotPermitted, match=r"disk free is 1\.00 GiB, 2 are asked for"):
+        against({}, lambda hooks: hooks.check_resources(), **act)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"nodes": {"localhost": {"mem_available_gib": 8, "disk_free_gib": 1}}},
+        {"nodes": [{"name": "localhost", "mem_available_gib": 8.0}], "disk_free_gib": 1},
+        {"nodes": ["localhost"], "mem_available_gib": 8, "disk_free_gib": 1},
+        {"mem_available_gib": 8, "disk_free_gib": 1},
+    ],
+)
+def test_a_resource_program_may_say_it_in_every_plain_way(answer: dict[str, Any]) -> None:
+    """By name, in a list, or once for all nodes that were asked about."""
+    said = json.dumps({"exclusive": True, **answer})
+    act = {"resource_check": ["echo", said], "min_mem_available_gib": 8, "min_disk_free_gib": 1}
+    seen, _ = against({}, lambda hooks: hooks.check_resources(), **act)
+    assert seen["localhost"]["mem_available_gib"] == 8
+    act["min_mem_available_gib"] = 9
+    with pytest.raises(NotPermitted, match="memory available is 8"):
         against({}, lambda hooks: hooks.check_resources(), **act)
 
 

@@ -105,6 +105,18 @@ def test_two_tokens_are_one_interval() -> None:
     assert server_decode_rate(timings) is None  # the server stated no rate
 
 
+@pytest.mark.parametrize(
+    ("rate", "took_ms", "stated"),
+    [(40.0, 50.0, 40.0), (40.0, None, 40.0), (0.0, 0.0, None), (0.0, 5.0, None), (1e14, 0.0, None)],
+)
+def test_a_rate_over_no_time_is_not_a_rate(
+    rate: float, took_ms: float | None, stated: float | None
+) -> None:
+    """A server whose clock did not move states 0 or 1e14; both are null here."""
+    timings = {"predicted_n": 2, "predicted_per_second": rate, "predicted_ms": took_ms}
+    assert server_decode_rate(timings) == stated
+
+
 def test_a_client_later_than_half_a_gap_measures_itself() -> None:
     """P11: 35 ms late at gaps of 10 ms."""
     given_, expected = vector("P11_client_lag")

@@ -23,7 +23,9 @@ def config_of(**changes: Any) -> Config:
 def document(*servers: dict[str, Any], **changes: Any) -> dict[str, Any]:
     found: dict[str, Any] | None = None
     for server in servers:
-        entry = invocation_of(LEASE, server, farm_version="1", now=1.0)
+        entry = invocation_of(
+            LEASE, server, operation={"url": "http://x"}, farm_version="1", now=1.0
+        )
         found = provenance_document(
             config_of(**changes), run_id="r", before=found, invocation=entry
         )

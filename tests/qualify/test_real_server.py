@@ -115,3 +115,27 @@ def test_every_hook_and_figure_works_on_a_real_server(tmp_path: Path) -> None:
                     assert 0 < figures["ttft_any_s"] <= figures["last_payload_s"]
                     assert figures["last_payload_s"] <= figures["elapsed_s"]
         assert len(cell["prime"]) == (cell["concurrency"] if cell["cache"] == "primed" else 0)
+
+
+def test_the_responses_interface_of_a_real_server_is_measured(tmp_path: Path) -> None:
+    """One cold cell: usage under other names, the end told by an event and by no [DONE]."""
+    with llama_server(tmp_path) as url:
+        config = write_config(
+            tmp_path, url=url, contexts=[512], concurrency=[1], cache_modes=["cold"],
+            max_tokens=16, max_context_per_request=2048, timeout_s=300, protocol="responses",
+        )  # fmt: skip
+        done = farm(
+            "qualify", "run", config, "--lease", write_lease(tmp_path),
+            "--output", str(tmp_path / "out"), timeout=300,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (cell,) = results(tmp_path / "out")
+    assert set(cell["measurement_reasons"]) <= {"client_lag"}
+    assert cell["cache_verified"] is True
+    (task,) = cell["tasks"]
+    for phase in task["phases"].values():
+        figures = phase["metrics"]
+        assert figures["status"] == "ok"
+        assert figures["usage"]["input_tokens"] == figures["prompt_tokens"]
+        assert 0 < figures["completion_tokens"] <= 16
+        assert 0 < figures["ttft_any_s"] <= figures["last_payload_s"] <= figures["elapsed_s"]

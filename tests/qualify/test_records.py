@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from farm.core.served import Served
 from farm.qualify.cells import Cell
 from farm.qualify.ports import CodeVerdict
 from farm.qualify.records import CellRecord, Wave, program_of, record_cell, results_of
-from farm.qualify.run import _server_is_gone
+from farm.qualify.run import no_measurement
 from farm.qualify.task import Conversation, Exchange, code_in, total_in
 from farm.qualify.workload import Fixture, private_record
 
@@ -159,21 +160,39 @@ def test_a_record_survives_its_wire_form() -> None:
     assert msgspec.json.decode(msgspec.json.encode(cell), type=CellRecord) == cell
 
 
+def wave_of(exchanges: Sequence[Exchange]) -> Wave:
+    talk = Conversation(request_id=ID, exchanges=tuple(exchanges), skipped={})
+    return Wave(
+        began_unix=0, wall_s=1, conversations=(talk,), prime=(), lag_p99_s=None,
+        lag_max_s=None, lease_held=True,
+    )  # fmt: skip
+
+
+def refused(one: Exchange, code: str, http_status: int | None = None) -> Exchange:
+    failed = said(one.phase, status="error", tokens=None, error_code=code, error="no")
+    served = msgspec.structs.replace(failed.served, http_status=http_status)
+    return msgspec.structs.replace(failed, served=served)
+
+
 def test_a_wave_that_met_no_server_is_no_result() -> None:
     """Every request lost its connection; one that was answered makes it a result."""
-    lost = tuple(
-        said(one.phase, status="error", tokens=None, error_code="connection") for one in RIGHT
-    )
+    lost = [refused(one, "connection") for one in RIGHT]
+    assert "start the server" in no_measurement(wave_of(lost))
+    assert no_measurement(wave_of([*lost[:3], RIGHT[3]])) == ""
 
-    def wave(exchanges: tuple[Exchange, ...]) -> Wave:
-        talk = Conversation(request_id=ID, exchanges=exchanges, skipped={})
-        return Wave(
-            began_unix=0, wall_s=1, conversations=(talk,), prime=(), lag_p99_s=None,
-            lag_max_s=None, lease_held=True,
-        )  # fmt: skip
 
-    assert _server_is_gone(wave(lost))
-    assert not _server_is_gone(wave((*lost[:3], RIGHT[3])))
+@pytest.mark.parametrize(
+    ("status", "let_in"),
+    [(401, False), (403, False), (404, False), (503, False), (400, True), (429, True), (500, True)],
+)
+def test_a_wave_that_was_not_let_in_is_no_result(status: int, let_in: bool) -> None:
+    """A wrong key, model or address, a server still loading: nothing of it is the cell's doing."""
+    all_refused = [refused(one, str(status), status) for one in RIGHT]
+    why = no_measurement(wave_of(all_refused))
+    assert (why == "") is let_in
+    if not let_in:
+        assert f"HTTP {status} ('no')" in why
+    assert no_measurement(wave_of([*all_refused[:3], RIGHT[3]])) == ""
 
 
 @pytest.mark.parametrize(

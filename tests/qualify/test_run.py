@@ -209,10 +209,42 @@ def test_an_output_of_another_configuration_is_refused(tmp_path: Path) -> None:
         small = {"concurrency": [1], "cache_modes": ["cold"]}
         assert run(tmp_path, url, **small).returncode == 0
         before = (tmp_path / "out" / "results.jsonl").read_bytes()
-        done = run(tmp_path, url, **small, model_sha256="3" * 64)
+        done = run(tmp_path, url, **small, model_sha256="3" * 64, max_tokens=128)
     assert done.returncode == 1
-    assert "configuration" in done.stderr
+    assert "another configuration, it differs in max_tokens, model_sha256;" in done.stderr
+    assert "another --output" in done.stderr
     assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
+
+
+def test_a_run_goes_on_with_a_server_at_another_address(tmp_path: Path) -> None:
+    """A server that was started again has another port; each invocation says where it asked."""
+    both = {"concurrency": [1]}
+    with scripted_server("--fault", "no_erase", "--pause-s", "0") as url:
+        order = {"cache_modes": ["primed", "cold"]}
+        assert run(tmp_path, url, **both, **order).returncode == 1  # primed is measured, cold not
+    assert len(results(tmp_path / "out")) == 1
+    with scripted_server("--pause-s", "0") as other:
+        done = run(tmp_path, other, **both, **order)
+    assert done.returncode == 0, done.stderr
+    assert len(results(tmp_path / "out")) == 2
+    document = json.loads((tmp_path / "out" / "provenance.json").read_bytes())
+    assert [one["operation"]["url"] for one in document["invocations"]] == [url, other]
+
+
+@pytest.mark.parametrize(
+    ("lock", "why"),
+    [("{}", "is a folder: name a file in it"), ("{}/a\0b", "no path holds a zero byte")],
+)
+def test_a_lock_that_cannot_be_one_is_named(tmp_path: Path, lock: str, why: str) -> None:
+    """Before anything is made or asked."""
+    done = farm(
+        "qualify", "run", write_config(tmp_path, url="http://127.0.0.1:9"),
+        "--lease", write_lease(tmp_path, lock_path=lock.format(tmp_path)),
+        "--output", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert why in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_finished_run_changes_no_file(tmp_path: Path) -> None:

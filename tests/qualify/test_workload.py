@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farm.core.generation import ToolCall
+from farm.core.reading import Reading
+from farm.core.served import Served
 from farm.errors import SpecError
+from farm.qualify.bodies import assistant_turn, request_body
+from farm.qualify.config import complete_config, read_config
 from farm.qualify.workload import (
     Count,
     Fixture,
@@ -23,6 +29,7 @@ from farm.qualify.workload import (
     private_record,
     request_id_of,
 )
+from tests.qualify.servers import COMPLETE
 
 ID = request_id_of(seed=0, context=8192, concurrency=1, repeat=0, stream=0)
 
@@ -140,3 +147,29 @@ def test_the_private_record_is_in_no_prompt() -> None:
         assert str(record.unit_price_cents) not in re.findall(r"\d{3,}", text)
         assert record.quantity != record.changed_quantity
         assert record.total == record.unit_price_cents * record.quantity
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_goes_back_under_the_servers_own_name(field: str) -> None:
+    """Some servers read one name only, the one they send."""
+    call = ToolCall(name="read_record", arguments="{}")
+    reading = Reading(status="ok", reasoning="hm", tool_calls=(call,))
+    turn = assistant_turn(Served(reading=reading, reasoning_field=field, tool_ids=("a",)), call)
+    assert turn[field] == "hm"
+    assert len({"reasoning", "reasoning_content"} & turn.keys()) == 1
+    assert turn["tool_calls"][0]["id"] == "a"
+
+
+def test_usage_is_asked_for_unless_the_server_refuses_to_hear_it() -> None:
+    """Null in request_options leaves stream_options out of a request."""
+    raw = {**COMPLETE, "url": "http://x"}
+    for options, asks in (({}, True), ({"stream_options": None}, False)):
+        given = json.dumps({**raw, "request_options": options}).encode()
+        config = complete_config(read_config(given, file="c"), file="c")
+        body = json.loads(request_body(config, [{"role": "user", "content": "x"}], (), first=True))
+        assert ("stream_options" in body) is asks
+        assert body["stream"] is True
+    for value in ({"include_usage": False}, {}):
+        given = json.dumps({**raw, "request_options": {"stream_options": value}}).encode()
+        with pytest.raises(SpecError, match="is set by the qualification itself"):
+            read_config(given, file="c")
