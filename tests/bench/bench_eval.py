@@ -104,7 +104,7 @@ def whole_command(folder: Path, url: str, *, trials: int, concurrency: int) -> t
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "farm.cli.main", "eval", "--store", str(folder / "whole"),
+        [sys.executable, "-m", "farm", "eval", "--store", str(folder / "whole"),
          "--tasks", tasks, "--models", models, "--quiet"],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip

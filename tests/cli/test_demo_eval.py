@@ -18,7 +18,7 @@ def test_the_demo_prints_the_table_and_ends_well() -> None:
     """Three mocks over ten tasks through worker processes, in under ten seconds."""
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-I", "-m", "farm.cli.main", "demo", "eval"],
+        [sys.executable, "-I", "-m", "farm", "demo", "eval"],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
