@@ -16,7 +16,7 @@ import msgspec
 
 from farm.adapters.models import read_models
 from farm.adapters.prices import price_name, read_prices
-from farm.adapters.settings import Common
+from farm.adapters.settings import Common, deciding
 from farm.core.cost import Prices
 from farm.core.isolation import isolation_of
 from farm.core.plan import Plan, check_identity
@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 CACHE_FILE: Final = "generations.sqlite"
 COSTS_FILE: Final = "costs.jsonl"
 _SHOWN: Final = 100  # bad tasks that are named
-# Settings that change how a model is asked and not what it answers; headers may hold secrets.
-_OPERATIONAL: Final = frozenset(
-    {"concurrency", "adaptive", "rpm", "tpm", "timeout_s", "attempts", "case_timeout_s"}
-    | {"patience_s", "price", "key_env", "idle_s", "headers"}
-)
+_SILENCE_S: Final = 120.0  # of a process that says twice a second how far it is
 
 
 class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,14 +158,7 @@ def _check_models(store: DirectoryStore, models: Mapping[str, Common]) -> None:
 
 def _encode_models(models: Mapping[str, Common]) -> bytes:
     """Give what decides on the answers of models, as a file of a store."""
-    kept = {
-        name: {
-            field: value
-            for field, value in msgspec.to_builtins(settings).items()
-            if field not in _OPERATIONAL
-        }
-        for name, settings in models.items()
-    }
+    kept = {name: deciding(settings) for name, settings in models.items()}
     return msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n"
 
 
@@ -243,6 +232,8 @@ def prepared(
     if asking.prices:
         read_prices(asking.prices)
     limits = [asking.concurrency or model.concurrency for model in models.values()]
+    # a process asks at least one thing at a time, and together they must not ask too many
+    settings = replace(settings, workers=min(settings.workers, *limits))
     per_shard = max(1, plan.cases // max(1, len(plan.shards)))
     with programs_for(store, settings, slots=1) as sandbox:
         isolation = None if sandbox is None else isolation_of(sandbox.isolation)
@@ -272,6 +263,8 @@ def prepared(
         name=f"eval-{secrets.token_hex(4)}",
         worker_command=command,
         isolation=isolation,
+        deadline_grace_s=settings.grace_s,  # what is out is paid for
+        stall_s=_SILENCE_S,
         shards_per_process=max(1, len(plan.shards)),
         shards_per_batch=max(1, ceil(sum(limits) / per_shard)),
     )

@@ -88,7 +88,11 @@ class CommandEndpoint:
             model_id=self._name,
             model_version=self._settings.model_version,
             base_url="",
-            body={"argv": list(self._settings.argv), "request": told},
+            body={
+                "argv": list(self._settings.argv),
+                "directory": self._settings.directory,
+                "request": told,
+            },
             sample=sample,
             task=task.task_id,
         )

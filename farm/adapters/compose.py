@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from math import floor
 from types import TracebackType
 from typing import Self
 
@@ -113,6 +114,14 @@ class ComposedModel:
         return await self._outermost(Call(request, request_digest(request)))
 
 
+def share_of(concurrency: int, share: float) -> int:
+    """Give how many calls at a time fall to a process; all together never exceed the whole.
+
+    At least one, so no more processes may share than there are calls at a time.
+    """
+    return max(1, floor(concurrency * share + 1e-9))  # a third of three is one
+
+
 def _counted(endpoint: Endpoint, around: Surroundings) -> Pass:
     """Build what a call passes through when it goes out: budget, count, and the call itself."""
 
@@ -133,7 +142,7 @@ def _counted(endpoint: Endpoint, around: Surroundings) -> Pass:
 
 
 def _throttle(inner: Pass, model: str, settings: Common, around: Surroundings) -> Throttle:
-    highest = max(1, round(settings.concurrency * around.share))
+    highest = share_of(settings.concurrency, around.share)
     return Throttle(
         inner,
         model=model,

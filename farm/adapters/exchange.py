@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from farm.adapters.advice import kind_of_status, retry_after, retry_word
 from farm.adapters.collect import Collector
 from farm.adapters.foreign import bare_error_in, read_object
@@ -30,6 +32,7 @@ _MAX_ERROR_BYTES: Final = 64 * 1024
 # error objects inside a 200, by their code or type
 _BUSY_CODES: Final = ("rate_limit_exceeded", "rate_limit_error", "overloaded_error", "overloaded")
 _INVALID_CODES: Final = ("invalid_request_error", "context_length_exceeded", "content_too_large")
+_SAID: Final = ("text", "reasoning", "finish_reason", "model_version", "error", "error_code")
 _KIND_OF_STATUS: Final = {
     "malformed": "malformed",
     "not_sse": "malformed",
@@ -64,13 +67,13 @@ async def exchange(
 ) -> Exchanged:
     """Make one call; never raises for what the network or the endpoint does.
 
-    The key is taken out of everything the endpoint said that goes into a failure.
+    The key is taken out of everything the endpoint said.
     """
     try:
         async with transport.post(url, body) as reply:
             if not 200 <= reply.status < 300:
-                return _masked(await _refused(reply), key)
-            reading = await _read(reply, interface, streamed=streamed)
+                return _masked(await _refused(reply, key), key)
+            reading = await _read(reply, interface, streamed=streamed, key=key)
     except CallFailed as error:
         reading = Reading(status="error", error=str(error))
         failure = Failure(kind=error.kind, detail=str(error))
@@ -111,16 +114,20 @@ def generation_of(exchanged: Exchanged) -> Generation:
     )
 
 
-async def _read(reply: Reply, interface: Interface, *, streamed: bool) -> Reading:
+async def _read(
+    reply: Reply, interface: Interface, *, streamed: bool, key: Secret | None
+) -> Reading:
     if streamed and reply.content_type in STREAM_TYPES:
         return await read_stream(reply.reads, interface.streamed)
     if streamed and reply.content_type != "application/json":
-        seen = await _beginning(reply.reads)
+        seen = _bare(await _beginning(reply.reads), key)
         return Reading(status="not_sse", error=not_a_stream(reply.content_type, seen))
-    return await _read_whole(reply, interface, not_streamed=streamed)
+    return await _read_whole(reply, interface, not_streamed=streamed, key=key)
 
 
-async def _read_whole(reply: Reply, interface: Interface, *, not_streamed: bool) -> Reading:
+async def _read_whole(
+    reply: Reply, interface: Interface, *, not_streamed: bool, key: Secret | None
+) -> Reading:
     out = Collector()
     parts: list[bytes] = []
     try:
@@ -136,7 +143,7 @@ async def _read_whole(reply: Reply, interface: Interface, *, not_streamed: bool)
         return out.reading(streamed=False, broken=str(error))
     value = read_object(b"".join(parts))
     if value is None:
-        seen = b"".join(parts)[:80]
+        seen = _bare(b"".join(parts), key)[:80]
         out.fail("malformed", f"the answer is not a JSON object: {seen!r}")
     else:
         interface.whole(value, out)
@@ -145,15 +152,15 @@ async def _read_whole(reply: Reply, interface: Interface, *, not_streamed: bool)
     return out.reading(streamed=False)
 
 
-async def _refused(reply: Reply) -> Exchanged:
+async def _refused(reply: Reply, key: Secret | None) -> Exchanged:
     """Read why; the body may be JSON, a page, or nothing."""
-    data = await _beginning(reply.reads)
+    data = _bare(await _beginning(reply.reads), key)
     value = read_object(data)
     message, code = bare_error_in(value) if value is not None else ("", "")
     if value is None and data:
         message = ascii(data[:200].decode("utf-8", "replace"))
     if 300 <= reply.status < 400:
-        target = reply.headers.get("location", "")[:200]
+        target = _bare(reply.headers.get("location", "").encode(), key).decode()[:200]
         message = f"redirects to {target!r}, which is not followed: set base_url to it"
     wait = retry_after(reply.headers, now=time.time())
     failure = Failure(
@@ -203,12 +210,25 @@ def _kind_of_code(code: str) -> str:
 
 
 def _masked(exchanged: Exchanged, key: Secret | None) -> Exchanged:
-    if key is None or exchanged.failure is None:
+    """Take the key out of all that was said: some endpoints quote it back, even as an answer."""
+    if key is None:
         return exchanged
-    import msgspec  # a failure is rare; the start of a worker is not
-
-    failure = msgspec.structs.replace(
-        exchanged.failure, detail=key.masked(exchanged.failure.detail)
+    reading, failure = exchanged.reading, exchanged.failure
+    said = {name: getattr(reading, name) for name in _SAID}
+    bare = {name: text and key.masked(text) for name, text in said.items()}
+    calls = tuple(
+        msgspec.structs.replace(
+            call, name=key.masked(call.name), arguments=key.masked(call.arguments)
+        )
+        for call in reading.tool_calls
     )
-    reading = msgspec.structs.replace(exchanged.reading, error=key.masked(exchanged.reading.error))
+    if bare != said or calls != reading.tool_calls:
+        reading = msgspec.structs.replace(reading, **bare, tool_calls=calls)
+    if failure is not None:
+        failure = msgspec.structs.replace(failure, detail=key.masked(failure.detail))
     return Exchanged(reading=reading, failure=failure)
+
+
+def _bare(data: bytes, key: Secret | None) -> bytes:
+    """Take the key out of bytes of which a part is shown: a part of a key is hidden by nothing."""
+    return data if key is None else key.masked_bytes(data)

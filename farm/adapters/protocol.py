@@ -32,8 +32,8 @@ class ModelAdapter(Protocol):
     """The smallest surface of a model: an id that is unique in a run, and one method.
 
     `generate` may be a coroutine function. A plain one may block: it is called in a thread. An
-    optional keyword `sample` is given to adapters that take it. What it raises, FarmErrors
-    apart, ends the run; a model that could not answer is a Generation with a `failure`.
+    optional keyword `sample` is given to adapters that take it. When it raises, the run ends as
+    pending; a model that could not answer is a Generation with a `failure`.
     """
 
     @property

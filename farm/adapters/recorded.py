@@ -7,12 +7,13 @@ of a generation. Other fields are passed over, so richer files can be replayed a
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from farm.core.generation import Failure, Generation, Usage, failed
+from farm.core.generation import Failure, Generation, Usage, encode_generation, failed
 from farm.core.task import TaskSpec
 from farm.errors import Problem, SpecError
 
@@ -40,6 +41,8 @@ class RecordedAdapter:
     def __init__(self, answers: dict[tuple[str, int], Generation], *, model_id: str) -> None:
         self.model_id = model_id
         self._answers = answers
+        pairs = [(key, encode_generation(answers[key])) for key in sorted(answers)]
+        self.content = sha256(repr(pairs).encode()).hexdigest()  # of all answers: a file may change
 
     async def generate(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Generation:
         """Give the recorded answer; one that was not recorded is a failure."""

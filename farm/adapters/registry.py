@@ -20,6 +20,7 @@ from farm.adapters.settings import (
     PluginSettings,
     RecordedSettings,
     ScriptedSettings,
+    deciding,
 )
 from farm.errors import SpecError
 
@@ -63,10 +64,12 @@ def make_endpoint(name: str, settings: Common, *, environment: Mapping[str, str]
         from farm.adapters.command import CommandEndpoint
 
         return CommandEndpoint(settings, name=name, environment=environment)
+    adapter = _adapter(name, settings)
     return LiftedEndpoint(
-        _adapter(name, settings),
+        adapter,
         name=name,
         version=settings.model_version,
+        identity={**deciding(settings), "content": getattr(adapter, "content", "")},
         threads=settings.concurrency,
     )
 

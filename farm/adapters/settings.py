@@ -6,7 +6,7 @@ in seconds, limits per minute are those of the whole run.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -32,6 +32,19 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     case_timeout_s: Seconds = 1800.0  # for all attempts of one case, pauses included
     patience_s: Seconds = 60.0  # how long an endpoint may be gone before the run stops
     price: str = ""  # the name in prices.toml, when it is not the model's
+
+
+# What changes how a model is asked and not what it answers; headers may hold secrets.
+_OPERATIONAL: Final = frozenset(
+    {"concurrency", "adaptive", "rpm", "tpm", "timeout_s", "attempts", "case_timeout_s"}
+    | {"patience_s", "price", "key_env", "idle_s", "headers"}
+)
+
+
+def deciding(settings: Common) -> dict[str, Any]:
+    """Give what decides on a model's answers, as JSON values; never a secret."""
+    given: dict[str, Any] = msgspec.to_builtins(settings)
+    return {field: value for field, value in given.items() if field not in _OPERATIONAL}
 
 
 class HttpSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=True):

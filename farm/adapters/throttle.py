@@ -110,8 +110,11 @@ class Throttle:
             wait = max(wait, self._tokens.take(estimate, now=self._clock()))
         if wait > 0:
             await self._sleep(wait)
-        while (pause := self._paused_until - self._clock()) > 0:
-            await self._sleep(pause)
+        until = self._clock()
+        while until < self._paused_until:  # a pause may grow while it is waited out
+            until = self._paused_until
+            # once for each pause: sleep ends early when the run does, and then for every call
+            await self._sleep(max(0.0, until - self._clock()))
         return estimate
 
     def _learn(

@@ -50,6 +50,10 @@ class Secret:
         """Take the key out of a text: endpoints quote it back."""
         return text.replace(self._text, _MASK)
 
+    def masked_bytes(self, data: bytes) -> bytes:
+        """Take the key out of bytes."""
+        return data.replace(self._text.encode(), _MASK.encode())
+
 
 class CallFailed(Exception):
     """A request that got no usable reply; `kind` is a word of FAILURES."""

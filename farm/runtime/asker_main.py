@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from farm.adapters.compose import ComposedModel, Surroundings
+from farm.adapters.compose import ComposedModel, Surroundings, share_of
 from farm.adapters.models import read_models
 from farm.adapters.registry import make_endpoint
 from farm.adapters.settings import Common, HttpSettings
@@ -139,7 +139,7 @@ async def _asker(
         composed[name] = await endpoints.enter_async_context(
             ComposedModel(endpoint, settings, around)
         )
-        limits[name] = max(1, round(settings.concurrency * options.share))
+        limits[name] = share_of(settings.concurrency, options.share)
     asker = Asker(
         doors.store,
         tasks=tasks_of(doors.store),

@@ -23,6 +23,7 @@ class RunSettings:
     delay_ms: int = 0  # a pause after each claim, to expose races
     stall_s: float = 600.0  # a worker that says nothing for so long while it executes is ended
     grace_s: float = 10.0  # for a worker to finish its shard when the run is drained
+    deadline_grace_s: float = 1.0  # the same, when the deadline is reached
     incarnation: str = ""  # of this supervisor process; "" under a logical clock
     name: str = "run"  # the first part of the workers' names
     require_isolation: str | None = None  # the weakest level to run programs under

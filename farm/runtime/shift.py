@@ -56,8 +56,8 @@ class Hears(Protocol):
     def unwanted(self) -> frozenset[str]:
         """Say which shards were given back."""
 
-    def halting(self, reason: str) -> None:
-        """Hear that the run is to end: no worker may go on."""
+    def halting(self, reason: str) -> Sequence[Note]:
+        """Hear that the run is to end: no worker may go on; give what is to be told of it."""
 
     def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
         """Hear how far a worker is; give what is to be told of it."""
@@ -259,7 +259,7 @@ class Shift:
                     del self.held[shard]
                     changes.append(release(lease, reason=reason))
             case Halting(reason=reason):
-                self._hears.halting(reason)
+                self._told.extend(self._hears.halting(reason))
             case Pulse():
                 self._told.extend(self._hears.pulse(self.name, message))
             case Noted(notes=notes):
@@ -329,7 +329,7 @@ class Shift:
         elif self.dismissed:
             self._process.ask_to_end()
             await self._process.end_input()
-            await self._follow(stall_s=self._settings.grace_s)
+            await self._follow(stall_s=self._settings.stall_s)
             if self._stalled:
                 self._reason = ""  # dismissed: slow is no fault
                 self._process.kill()

@@ -110,7 +110,8 @@ class Supervisor:
                 await self._dispatch(shifts)
             if self._dispatching.cancelled_caught and not self._draining:
                 self._ending.deadline = True
-                self._drain(grace_s=_KILL_GRACE_S)
+                self._drain(grace_s=self._settings.deadline_grace_s)
+                await self._announce("the deadline: workers may finish what they have begun")
 
     async def _begin(self) -> None:
         ledger = self._committer.ledger
@@ -239,10 +240,15 @@ class Supervisor:
         """Say which shards were given back."""
         return frozenset(self._ending.returned)
 
-    def halting(self, reason: str) -> None:
-        """End the run as pending: workers may finish what they have out."""
+    def halting(self, reason: str) -> Sequence[Note]:
+        """End the run as pending: workers may finish what they have out, however long it takes.
+
+        Each call has a timeout of its own, and an answer that is waited for is paid for.
+        """
+        first = not self._draining
         self._ending.halted = self._ending.halted or reason
-        self._drain(grace_s=self._settings.grace_s)
+        self._drain(grace_s=math.inf)
+        return [note("run.draining", reason=reason)] if first else ()
 
     def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
         """Pass on how far a worker is."""

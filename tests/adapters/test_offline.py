@@ -18,9 +18,9 @@ from farm.adapters.protocol import ModelAdapter
 from farm.adapters.recorded import RecordedAdapter, read_recorded
 from farm.adapters.scripted import ScriptedAdapter
 from farm.adapters.settings import MockSettings, Step
-from farm.core.generation import Generation, Usage
+from farm.core.generation import Generation, Usage, request_digest
 from farm.core.task import TaskSpec, validate_lines
-from farm.errors import SpecError
+from farm.errors import Halted, SpecError
 from tests.adapters.asking import Clock, task
 from tests.adapters.loopback import run
 
@@ -197,14 +197,73 @@ def test_any_object_with_an_id_and_generate_is_a_model() -> None:
 
 
 def test_what_is_no_generation_is_refused_by_name() -> None:
-    """Not scored as if the model had said nothing."""
+    """Not scored as if the model had said nothing: the run ends as pending."""
 
     async def story() -> None:
         async with composed(Wrong()) as model:  # type: ignore[arg-type]
             await model.ask("p", task())
 
-    with pytest.raises(SpecError, match="model 'wrong': generate gave str, not a Generation"):
+    with pytest.raises(Halted, match="wrong: generate gave str, not a Generation") as caught:
         run(story())
+    assert caught.value.reason == "adapter"
+
+
+class Raising:
+    """An adapter with a fault."""
+
+    model_id = "raising"
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def generate(self, prompt: str, task: TaskSpec) -> Generation:
+        raise self._error
+
+
+class RaisingLater(Raising):
+    """The same, as a coroutine."""
+
+    async def generate(self, prompt: str, task: TaskSpec) -> Generation:  # type: ignore[override]
+        raise self._error
+
+
+@pytest.mark.parametrize("kind", [Raising, RaisingLater])
+def test_what_an_adapter_raises_ends_the_run_and_is_named_with_its_place(
+    kind: type[Raising],
+) -> None:
+    """A fault of foreign code is no answer, and no reason to lose the answers of others."""
+
+    async def story(error: BaseException) -> None:
+        async with composed(kind(error)) as model:
+            await model.ask("p", task())
+
+    with pytest.raises(Halted) as caught:
+        run(story(KeyError("lost")))
+    said = str(caught.value)
+    assert said.startswith(f"raising: generate raised KeyError('lost') in {__file__}:")
+    assert "on task 't1'" in said
+    assert "mend the adapter" in said
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(SpecError, match="its own word"):
+        run(story(SpecError("its own word")))
+
+
+def test_requests_differ_in_all_that_a_plain_adapter_could_look_at() -> None:
+    """Settings, and the whole task: an answer kept for another question is a wrong one."""
+
+    def digest(given: TaskSpec, **identity: object) -> str:
+        endpoint = LiftedEndpoint(Plain(), identity=identity)
+        return request_digest(endpoint.request("p", given, sample=0))
+
+    same = digest(task(), seed=1)
+    assert digest(task(), seed=1) == same
+    others = {
+        digest(task(), seed=2),
+        digest(task(targets=("5",)), seed=1),
+        digest(task(metadata={"hint": "four"}), seed=1),
+    }
+    assert len(others) == 3
+    assert same not in others
 
 
 def test_the_first_four_fields_of_a_generation_may_be_given_by_place() -> None:

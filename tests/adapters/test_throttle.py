@@ -231,3 +231,41 @@ def test_turns_given_up_are_not_lost(cancelled: list[int], after: int) -> None:
         assert throttle.in_flight == 0
 
     run(story())
+
+
+def test_a_sleep_that_is_cut_short_ends_a_pause() -> None:
+    """The run is to end: sleeping returns at once, and the call goes on to be refused.
+
+    Were the pause waited out by the clock all the same, nothing else would come to its turn.
+    """
+
+    async def story() -> int:
+        asked = 0
+
+        async def send(call: Call) -> Generation:
+            nonlocal asked
+            asked += 1
+            return (
+                failed("busy", "HTTP 429", retry_after_s=3600.0) if asked == 1 else Generation("4")
+            )
+
+        async def no_sleep(seconds: float) -> None:
+            slept.append(seconds)
+
+        throttle = Throttle(
+            send,
+            model="m",
+            limit=AdaptiveLimit(highest=4),
+            rpm=None,
+            tpm=None,
+            tell=Heard(),
+            clock=Clock(),
+            sleep=no_sleep,
+        )
+        for _ in range(2):
+            await throttle(Call(request(), "d"))
+        return asked
+
+    slept: list[float] = []
+    assert run(story()) == 2
+    assert slept == [3600.0]

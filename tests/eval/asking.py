@@ -176,10 +176,10 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def gone(pid: int) -> None:
     """Wait until a process of somebody else's is no more, or a zombie."""
-    wait_until(lambda: _is_gone(pid))
+    wait_until(lambda: is_gone(pid))
 
 
-def _is_gone(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

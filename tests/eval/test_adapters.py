@@ -1,0 +1,326 @@
+"""Adapters other than HTTP through whole runs: programs, recorded answers, plugins, code tasks."""
+
+from __future__ import annotations
+
+import json
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.shell import farm
+from tests.eval.asking import Evaluation, figures, write_tasks
+
+PROGRAM = """
+import json, os, sys, time
+asked = json.load(sys.stdin)
+with open({calls!r}, "a") as file:
+    file.write(asked["task"]["task_id"] + "\\n")
+number = int(asked["task"]["task_id"][1:])
+if number == 3:
+    sys.exit("no answer today")
+print(json.dumps({{"text": "right" if number % 2 else "wrong", "confidence": 0.75,
+                   "usage": {{"prompt_tokens": 2, "completion_tokens": 3}}}}))
+"""
+PLUGIN = """
+from farm.core.generation import Generation
+
+class Model:
+    def __init__(self, name, options):
+        self.model_id = name
+        self.options = options
+
+    def generate(self, prompt, task):
+        trouble = self.options.get("trouble", "")
+        if trouble == "raises" and task.task_id == "t3":
+            raise ZeroDivisionError("of the plugin")
+        if trouble == "text":
+            return "right"
+        return Generation(self.options.get("text", "right"))
+
+class Slow(Model):
+    async def generate(self, prompt, task, *, sample=0):
+        return Generation(f"right")
+"""
+ENTRY_POINTS = "[farm.adapters]\nteatime = teatime_adapter:Model\nslow = teatime_adapter:Slow\n"
+
+
+def tables(folder: Path, **models: dict[str, Any]) -> str:
+    """Write a models file of any adapters."""
+    path = folder / "models.toml"
+    lines = []
+    for name, settings in models.items():
+        lines.append(f"[models.{name}]")
+        for field, value in settings.items():
+            if isinstance(value, dict):
+                inner = ", ".join(f"{k} = {json.dumps(v)}" for k, v in value.items())
+                lines.append(f"{field} = {{ {inner} }}")
+            else:
+                lines.append(f"{field} = {json.dumps(value)}")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return str(path)
+
+
+def test_a_program_is_run_once_for_each_answer(tmp_path: Path) -> None:
+    """One that fails is asked again, then left; the others' answers are kept and counted."""
+    calls = tmp_path / "calls"
+    program = tmp_path / "model.py"
+    program.write_text(PROGRAM.format(calls=str(calls)))
+    settings = {
+        "adapter": "command",
+        "argv": [sys.executable, str(program)],
+        "attempts": 2,
+        "concurrency": 2,
+    }
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=write_tasks(tmp_path, 6),
+        models=tables(tmp_path, program=settings),
+        more=("--shards", "1"),
+    )
+    done = evaluation.run()
+    assert done.code == 1
+    assert "program|t3|0" in done.failures[-1]
+    assert "no answer today" in done.failures[-1]
+    assert sorted(calls.read_text().split()) == ["t0", "t1", "t2", "t3", "t3", "t4", "t5"]
+    done = evaluation.run("--accept-errors")
+    assert done.code == 0, done.err
+    assert sorted(calls.read_text().split())[3:7] == ["t3"] * 4  # and none of the others again
+    report = evaluation.report()
+    counts = {word: n for word, n in report["outcomes"]["program"].items() if n}
+    assert counts == {"correct": 2, "wrong": 3, "error": 1}
+    assert evaluation.spending()["completion_tokens"] == 15
+    assert report["calibration"]["program"]["brier"] == pytest.approx(
+        (2 * 0.25**2 + 3 * 0.75**2) / 5
+    )
+
+
+def test_a_program_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
+    """As a wrong address does."""
+    settings = {"adapter": "command", "argv": [str(tmp_path / "nothing")]}
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=write_tasks(tmp_path, 40),
+        models=tables(tmp_path, program=settings),
+    )
+    done = evaluation.run()
+    assert done.code == 1
+    assert "program:" in done.failures[-1]
+    assert str(tmp_path / "nothing") in done.failures[-1]
+
+
+def test_recorded_answers_are_replayed_with_their_figures(tmp_path: Path) -> None:
+    """From a file of one's own; a missing answer is an error, and never a wrong one."""
+    recorded = tmp_path / "answers.jsonl"
+    lines = [
+        {"task": "t0", "sample": 0, "text": "right", "confidence": 0.5, "extra": "passed over"},
+        {"task": "t1", "text": "wrong", "token_nll": 2.0, "token_count": 4},
+        {"task": "t2", "text": "right", "finish_reason": "length"},
+    ]
+    recorded.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=write_tasks(tmp_path, 4),
+        models=tables(tmp_path, old={"adapter": "recorded", "file": str(recorded)}),
+    )
+    done = evaluation.run("--stream", "-")
+    assert done.code == 0, done.err
+    ended = {line["task_id"]: line["outcome"] for line in done.lines}
+    assert ended == {"t0": "correct", "t1": "wrong", "t2": "correct", "t3": "error"}
+    assert evaluation.report()["perplexity"]["old"]["total_tokens"] == 4
+
+
+def test_the_stream_of_a_run_can_be_replayed(tmp_path: Path) -> None:
+    """What one run streams, another takes as recorded answers, and ends in the same figures."""
+    tasks = write_tasks(tmp_path, 6)
+    first = Evaluation(
+        store=str(tmp_path / "first"), tasks=tasks, models=tables(tmp_path, m={"adapter": "noisy"})
+    )
+    done = first.run("--stream", "-")
+    assert done.code == 0, done.err
+    recorded = tmp_path / "answers.jsonl"
+    lines = [
+        {
+            "task": line["task_id"],
+            "sample": line["sample"],
+            "text": line["response"],
+            "confidence": line["confidence"],
+            "token_nll": line["token_nll"],
+            "token_count": line["token_count"],
+        }
+        for line in done.lines
+    ]
+    recorded.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    models = tables(tmp_path, m={"adapter": "recorded", "file": str(recorded)})
+    second = Evaluation(store=str(tmp_path / "second"), tasks=tasks, models=models)
+    assert second.run().code == 0
+    assert figures(second.report()) == figures(first.report())
+
+
+@pytest.fixture
+def plugin() -> Iterator[None]:
+    """Install a package with adapters for as long as a test takes."""
+    site = Path(sysconfig.get_path("purelib"))
+    module, info = site / "teatime_adapter.py", site / "teatime-1.0.dist-info"
+    module.write_text(PLUGIN)
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: teatime\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    try:
+        yield
+    finally:
+        module.unlink()
+        for file in info.iterdir():
+            file.unlink()
+        info.rmdir()
+
+
+@pytest.mark.usefixtures("plugin")
+def test_adapters_of_another_package_are_asked_like_ours(tmp_path: Path) -> None:
+    """By the name of their entry point; plain and async, with options of their own."""
+    models = tables(
+        tmp_path,
+        plain={"adapter": "teatime", "options": {"text": "wrong"}},
+        waits={"adapter": "slow"},
+    )
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"), tasks=write_tasks(tmp_path, 3), models=models
+    )
+    done = evaluation.run("--format", "json", "--samples", "2")
+    assert done.code == 0, done.err
+    assert {row["model_id"]: row["mean_score"] for row in done.json["leaderboard"]} == {
+        "waits": 1.0,
+        "plain": 0.0,
+    }
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ("raises", ("odd", "ZeroDivisionError", "of the plugin")),
+        ("text", ("odd", "gave str, not a Generation")),
+    ],
+)
+def test_an_adapter_that_raises_ends_the_run_and_costs_no_other_answer(
+    trouble: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Its fault is named; no shard is charged for it, and what is answered is kept."""
+    models = str(tmp_path / "models.toml")
+    Path(models).write_text(
+        f'[models.odd]\nadapter = "teatime"\noptions = {{ trouble = "{trouble}" }}\n'
+        '[models.good]\nadapter = "scripted"\nsteps = [{ text = "right", delay_s = 0.5 }]\n'
+    )
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"), tasks=write_tasks(tmp_path, 8), models=models
+    )
+    done = evaluation.run()
+    assert done.code == 1
+    assert len(done.failures) == 1, done.err
+    for word in words:
+        assert word in done.failures[0], done.failures
+    assert sum(event["event"] == "worker.spawned" for event in evaluation.events()) == 1
+    good = evaluation.spending("good")
+    assert (good["calls"], good["answered"], good["wasted"]) == (8, 8, 0)
+    status = farm("status", "--store", evaluation.store).json
+    assert all(shard["lease"]["Worker"] == "" for shard in status["shards"])
+
+
+def code_tasks(folder: Path) -> str:
+    path = folder / "code.jsonl"
+    base = {
+        "category": "code_exec",
+        "metric_name": "code_exec",
+        "post_process": "extract_code_block",
+        "targets": ["assert one() == 1"],
+        "prompt": "Write one().",
+    }
+    records = [
+        {**base, "task_id": "right"},
+        {**base, "task_id": "wrong"},
+        {**base, "task_id": "endless", "metadata": {"timeout_s": 0.5}},
+        {**base, "task_id": "silent"},
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def test_programs_are_run_isolated_and_within_their_tasks_time(tmp_path: Path) -> None:
+    """The limit stands in the task's metadata; the report says what stood around programs."""
+    recorded = tmp_path / "answers.jsonl"
+    answers = {
+        "right": "```python\ndef one():\n    return 1\n```",
+        "wrong": "```python\ndef one():\n    return 2\n```",
+        "endless": "```python\ndef one():\n    while True: pass\n```",
+        "silent": "",
+    }
+    recorded.write_text(
+        "".join(json.dumps({"task": task, "text": text}) + "\n" for task, text in answers.items())
+    )
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=code_tasks(tmp_path),
+        models=tables(tmp_path, coder={"adapter": "recorded", "file": str(recorded)}),
+        more=("--require-isolation", "os-enforced"),
+    )
+    done = evaluation.run("--format", "json")
+    assert done.code == 0, done.err
+    ended = {case["id"].split("|")[1]: case["outcome"] for case in done.json["cases"]["coder"]}
+    assert ended == {"right": "correct", "wrong": "wrong", "endless": "timeout", "silent": "empty"}
+    assert done.json["runs"]["coder"]["isolation"]["level"].startswith("os-enforced")
+    verified = farm("verify", "--store", evaluation.store)
+    assert verified.code == 0, verified.out
+
+
+def test_isolation_that_is_not_there_refuses_before_anything_is_asked(tmp_path: Path) -> None:
+    """No answer is bought that could not be judged: the machine is looked at first."""
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=code_tasks(tmp_path),
+        models=tables(tmp_path, m={"adapter": "rule_based"}),
+    )
+    done = evaluation.run("--require-isolation", "vm")
+    assert done.code in (1, 2)
+    assert not evaluation.path("costs.jsonl").exists()
+
+
+def test_answers_of_other_settings_are_not_taken_from_a_shared_cache(tmp_path: Path) -> None:
+    """What decides on an answer is part of what it is kept under, whatever the adapter."""
+    cache = ("--cache", str(tmp_path / "shared.sqlite"))
+    tasks = write_tasks(tmp_path, 8)
+    recorded = tmp_path / "answers.jsonl"
+    recorded.write_text("".join(json.dumps({"task": f"t{n}", "text": "right"}) + "\n"
+                                for n in range(8)))  # fmt: skip
+    kinds: tuple[dict[str, Any], ...] = (
+        {"adapter": "noisy", "accuracy": 0.0},
+        {"adapter": "noisy", "accuracy": 1.0},
+        {"adapter": "biased", "category": "classification"},
+        {"adapter": "recorded", "file": str(recorded)},
+    )
+    means = []
+    for number, settings in enumerate(kinds):
+        evaluation = Evaluation(
+            store=str(tmp_path / f"s{number}"),
+            tasks=tasks,
+            models=tables(tmp_path, m=settings),
+            more=cache,
+        )
+        done = evaluation.run("--format", "json", "--quiet")
+        assert done.code == 0, done.err
+        means.append(done.json["leaderboard"][0]["mean_score"])
+    assert means == [0.0, 1.0, 1.0, 1.0]
+    # targets of the same name and prompt are another question to those who see them
+    other = tmp_path / "other"
+    other.mkdir()
+    evaluation = Evaluation(
+        store=str(tmp_path / "other-targets"),
+        tasks=write_tasks(other, 8, targets=["else"]),
+        models=tables(tmp_path, m={"adapter": "noisy", "accuracy": 1.0}),
+        more=cache,
+    )
+    done = evaluation.run("--format", "json", "--quiet")
+    assert done.code == 0, done.err
+    assert done.json["leaderboard"][0]["mean_score"] == 1.0
