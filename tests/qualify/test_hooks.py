@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -425,6 +426,29 @@ def test_the_room_of_a_slot_is_found(props: Any, slots: Any, changes: Any, expec
 
 
 @pytest.mark.parametrize(
+    ("total", "at_once", "why"),
+    [
+        (None, 2, None),
+        (1920, 2, None),  # 960 for each of two
+        (1919, 2, "2 at once share 1919 \\(total_context\\)"),
+        (1919, 1, None),
+    ],
+)
+def test_slots_of_a_unified_cache_have_what_they_share(
+    total: int | None, at_once: int, why: str | None
+) -> None:
+    """llama-server started without --parallel tells the whole context for each of four slots."""
+    props = {"default_generation_settings": {"n_ctx": 1920}, "total_slots": 4}
+    found = room({("GET", "/props"): (200, props)}, total_context=total)
+    cell = msgspec.structs.replace(CELL, concurrency=at_once)
+    if why is None:
+        check_room(512, cell=cell, config=config_of(), room=found)
+        return
+    with pytest.raises(NotPermitted, match=why):
+        check_room(512, cell=cell, config=config_of(), room=found)
+
+
+@pytest.mark.parametrize(
     ("per_slot", "slots", "why"),
     [
         (960, 2, None),  # 512 + 256 output + 192 for the tool turn
@@ -458,5 +482,7 @@ def test_preflight_says_what_it_saw() -> None:
         )
 
     seen, _ = against({("GET", "/props"): (200, props)}, act)
-    assert seen["slots"] == {"slots": 4, "context_per_slot": 4096, "source": "props"}
+    assert seen["slots"] == {
+        "slots": 4, "context_per_slot": 4096, "source": "props", "shared_context": None,
+    }  # fmt: skip
     assert set(seen["nodes"]) == {"localhost"}
