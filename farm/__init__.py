@@ -6,9 +6,15 @@ and needs none of them, so nothing else is imported here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+# not from typing, which takes as long to load as the interpreter itself
+TYPE_CHECKING = False
 if TYPE_CHECKING:  # the same table for readers of types; a test holds one against the other
+    from farm.adapters.mock import BiasedAdapter as BiasedAdapter
+    from farm.adapters.mock import NoisyAdapter as NoisyAdapter
+    from farm.adapters.mock import RuleBasedAdapter as RuleBasedAdapter
+    from farm.adapters.protocol import ModelAdapter as ModelAdapter
+    from farm.adapters.scripted import ScriptedAdapter as ScriptedAdapter
+    from farm.core.generation import Generation as Generation
     from farm.core.task import TaskSpec as TaskSpec
     from farm.core.task import render_prompt as render_prompt
     from farm.core.task import validate_task as validate_task
@@ -28,6 +34,8 @@ if TYPE_CHECKING:  # the same table for readers of types; a test holds one again
     from farm.errors import StorageError as StorageError
     from farm.errors import StorageFull as StorageFull
     from farm.errors import UsageError as UsageError
+    from farm.evaluation import EvalReport as EvalReport
+    from farm.evaluation import run_eval as run_eval
     from farm.files.tasks import validate_file as validate_file
     from farm.sandbox.runner import run_candidate as run_candidate
     from farm.sandbox.runner import score_code_exec as score_code_exec
@@ -47,6 +55,14 @@ if TYPE_CHECKING:  # the same table for readers of types; a test holds one again
     from farm.stats.perplexity import PerplexityResult as PerplexityResult
 
 _HOMES = {
+    "ModelAdapter": "farm.adapters.protocol",
+    "Generation": "farm.core.generation",
+    "run_eval": "farm.evaluation",
+    "EvalReport": "farm.evaluation",
+    "RuleBasedAdapter": "farm.adapters.mock",
+    "NoisyAdapter": "farm.adapters.mock",
+    "BiasedAdapter": "farm.adapters.mock",
+    "ScriptedAdapter": "farm.adapters.scripted",
     "TaskSpec": "farm.core.task",
     "render_prompt": "farm.core.task",
     "validate_task": "farm.core.task",

@@ -25,7 +25,9 @@ once, at the door where they come in, with ``from``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_SHOWN: Final = 200  # characters of a value
 
 
 class FarmError(Exception):
@@ -74,12 +76,19 @@ class SpecError(FarmError):
         super().__init__("\n".join(lines))
 
 
+def _cut(value: object) -> str:
+    """Give a value's repr, or its beginning: a prompt may be long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 class IdentityMismatch(SpecError):
     """The store belongs to another dataset, shard count, scorer or model set."""
 
     def __init__(self, *, store: str, field: str, stored: object, given: object) -> None:
         super().__init__(
-            f"store {store!r} was made for {field} {stored!r}, this command gives {given!r}; "
+            f"store {store!r} was made for {field} {_cut(stored)}, this command gives "
+            f"{_cut(given)}; "
             "nothing was changed: use another --store, or the original input and options"
         )
 

@@ -2,31 +2,37 @@
 
 On a terminal, lines for people and one progress line; in a pipe, the same JSON lines as in the
 store. Text that comes from outside is stripped of control characters before a terminal sees it.
+All is written by threads of `farm.outlet`, so that a reader who stalls stops nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import orjson
 
 from farm.config import Environment
 from farm.core.event import Event, encode_event, to_dict
 from farm.core.printable import printable, printable_json
-from farm.files.atomic import storage_errors
+from farm.files.atomic import storage_errors, write_fully
+from farm.files.stream import STDERR, silence, write_in_time, write_stream
+from farm.outlet import Outlet, dropped
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
     from rich.progress import Progress, TaskID
 
 LogFormat = Literal["auto", "console", "json"]
 _SHOWN_ON_CONSOLE = {"info", "warning", "error"}
+_LAST_LINE_S = 0.2
 _TOO_MANY = {"shard.claimed"}  # a line for each start and each end of a shard is one too many
 
 
@@ -40,55 +46,26 @@ class Log(AbstractContextManager["Log"]):
         log_format: LogFormat = "auto",
         quiet: bool = False,
         file: str = "",
+        progress: bool = True,
     ) -> None:
-        """Open the log; raises `StorageError` when `file` cannot be appended to."""
-        terminal = sys.stderr.isatty() and not environment.dumb
-        console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
-        self._file: BinaryIO | None = None
+        """Open the log; raises `StorageError` when `file` cannot be appended to.
+
+        Without `progress` there is no progress line: the command shows its own.
+        """
+        self._outlets: list[Outlet] = []
+        self._file: _LogFile | None = None
         if file:
-            with storage_errors(file):
-                self._file = open(file, "ab", buffering=0)  # noqa: SIM115  closed in __exit__
-        self._log: Callable[[Event], None] | None = None
-        self._progress: _ProgressLine | None = None
-        if quiet:
-            return
-        if not console:
-            self._log = _json_logger(on_terminal=sys.stderr.isatty())
-            return
-        if terminal and log_format == "auto":
-            self._progress = _ProgressLine(colours=not environment.no_color)
-        self._log = _console_logger(
-            colours=terminal and not environment.no_color, progress=self._progress
-        )
+            self._file = _LogFile(file)
+            self._outlets.append(Outlet(self._file.write, count=dropped))
+        self._screen: _Screen | None = None
+        if not quiet:
+            self._screen = _Screen(environment, log_format=log_format, progress=progress)
+            self._outlets.append(Outlet(self._screen.write, count=dropped))
 
     def write(self, events: Sequence[Event]) -> None:
-        """Pass events on, in order."""
-        for event in events:
-            if self._file is not None:
-                self._write_to_file(self._file, event)
-            if self._log is not None:
-                self._write_to_stderr(self._log, event)
-
-    def _write_to_file(self, file: BinaryIO, event: Event) -> None:
-        try:
-            file.write(encode_event(event))
-        except OSError as error:
-            # the run is worth more than its log, and the store keeps all events
-            self._file = None
-            file.close()
-            reason = os.strerror(error.errno or 0).lower()
-            with contextlib.suppress(OSError):  # stderr may be on the same full disk
-                print_to_stderr(f"farm: {file.name}: {reason}; the run goes on without this log")
-
-    def _write_to_stderr(self, log: Callable[[Event], None], event: Event) -> None:
-        try:
-            log(event)
-            if self._progress is not None:
-                self._progress.follow(event)
-        except OSError:
-            # its reader went away or its disk is full; who reads the store misses nothing
-            self._log = self._progress = None
-            silence_stderr()
+        """Pass events on, in order; never waits for whoever reads them."""
+        for outlet in self._outlets:
+            outlet.put(events)
 
     def __exit__(
         self,
@@ -96,10 +73,91 @@ class Log(AbstractContextManager["Log"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._progress is not None:
-            self._progress.close()
+        all_written = [outlet.close() for outlet in self._outlets]
+        # what a stalled reader did not take is still being written: it must stay open
+        if all(all_written):
+            if self._screen is not None:
+                self._screen.close()
+            if self._file is not None:
+                self._file.close()
+
+
+class _LogFile:
+    """A file that events are appended to; one that fails is given up."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with storage_errors(path):
+            self._file: BinaryIO | None = open(path, "ab", buffering=0)  # noqa: SIM115  see close
+
+    def write(self, event: Event) -> None:
+        if self._file is None:
+            return
+        try:
+            write_fully(self._file.fileno(), encode_event(event))
+        except OSError as error:
+            # the run is worth more than its log, and the store keeps all events
+            self.close()
+            reason = os.strerror(error.errno or 0).lower()
+            with contextlib.suppress(OSError):  # stderr may be on the same full disk
+                print_to_stderr(f"farm: {self._path}: {reason}; the run goes on without this log")
+
+    def close(self) -> None:
         if self._file is not None:
             self._file.close()
+            self._file = None
+
+
+class _Screen:
+    """Standard error: lines for people on a terminal, JSON lines in a pipe."""
+
+    def __init__(self, environment: Environment, *, log_format: LogFormat, progress: bool) -> None:
+        on_terminal = os.isatty(STDERR)
+        terminal = on_terminal and not environment.dumb
+        self._progress: _ProgressLine | None = None
+        self._log: Callable[[Event], None] | None
+        if log_format == "json" or (log_format == "auto" and not on_terminal):
+            self._log = _json_logger(on_terminal=on_terminal)
+            return
+        if terminal and log_format == "auto" and progress:
+            self._progress = _ProgressLine(colours=not environment.no_color)
+        self._log = _console_logger(
+            colours=terminal and not environment.no_color, progress=self._progress
+        )
+
+    def write(self, event: Event) -> None:
+        if self._log is None:
+            return
+        try:
+            self._log(event)
+            if self._progress is not None:
+                self._progress.follow(event)
+        except OSError:
+            # its reader went away or its disk is full; who reads the store misses nothing
+            self._log = self._progress = None
+            silence(STDERR)
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.close()
+
+
+class _Stderr(io.RawIOBase):
+    """Standard error as a file that takes all it is given, for libraries that want a file."""
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return os.isatty(STDERR)
+
+    def fileno(self) -> int:
+        return STDERR
+
+    def write(self, data: Buffer) -> int:
+        whole = bytes(data)
+        write_stream(STDERR, whole)
+        return len(whole)
 
 
 def _json_logger(*, on_terminal: bool) -> Callable[[Event], None]:
@@ -111,7 +169,7 @@ def _json_logger(*, on_terminal: bool) -> Callable[[Event], None]:
         return printable_json(data) if on_terminal else data
 
     logger = structlog.wrap_logger(
-        structlog.BytesLogger(sys.stderr.buffer),
+        structlog.BytesLogger(cast(BinaryIO, _Stderr())),
         processors=[_as_in_the_store, structlog.processors.JSONRenderer(serializer=serialize)],
     )
 
@@ -133,6 +191,8 @@ def _console_logger(*, colours: bool, progress: _ProgressLine | None) -> Callabl
 
     renderer = structlog.dev.ConsoleRenderer(colors=colours, sort_keys=False, pad_event_to=18)
     say = print_to_stderr if progress is None else progress.print
+    if progress is None and os.isatty(STDERR):
+        say = _print_above  # a view that a command draws by itself
 
     def log(event: Event) -> None:
         if event.level not in _SHOWN_ON_CONSOLE or event.event in _TOO_MANY:
@@ -151,13 +211,22 @@ def _console_logger(*, colours: bool, progress: _ProgressLine | None) -> Callabl
 
 def print_to_stderr(text: str) -> None:
     """Write a line to stderr."""
+    write_stream(STDERR, f"{text}\n".encode(errors="backslashreplace"))
+
+
+def _print_above(text: str) -> None:
+    """Write a line to what stands for stderr: above a live view, while there is one."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
-def silence_stderr() -> None:
-    """Send stderr nowhere, so that the interpreter does not fail on it when it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+def last_line(text: str) -> None:
+    """Tell why the process leaves at once, without waiting for a reader that has stalled."""
+    # the progress line hides the cursor, and nothing else gives it back now
+    cursor = "\r\x1b[K\x1b[?25h" if os.isatty(STDERR) else ""
+    with contextlib.suppress(OSError):
+        line = f"{cursor}farm: {printable(text)}\n".encode(errors="backslashreplace")
+        write_in_time(STDERR, line, timeout_s=_LAST_LINE_S)
 
 
 class _ProgressLine:
@@ -169,7 +238,10 @@ class _ProgressLine:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        console = Console(stderr=True, no_color=not colours, highlight=False, markup=False)
+        screen = io.TextIOWrapper(
+            cast(BinaryIO, _Stderr()), "utf-8", errors="backslashreplace", write_through=True
+        )
+        console = Console(file=screen, no_color=not colours, highlight=False, markup=False)
         self._progress: Progress = RichProgress(
             TextColumn("shards"),
             BarColumn(bar_width=30),

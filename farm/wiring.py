@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from farm.core.event import Event, note
+from farm.core.event import Event, Note, note
 from farm.core.isolation import isolation_of
-from farm.core.plan import QUALIFICATION, Plan, ScorerName, check_identity
+from farm.core.plan import QUALIFICATION, TASKS, Plan, ScorerName, check_identity
 from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
@@ -24,7 +25,11 @@ from farm.store.directory import DirectoryStore, exists, wall_clock
 from farm.store.protocol import Store
 
 if TYPE_CHECKING:
-    from farm.runtime.supervisor import Ending
+    from signal import Signals
+
+    from farm.runtime.interrupts import Interrupts
+    from farm.runtime.prospects import Ending
+    from farm.runtime.supervisor import Watch
     from farm.sandbox.runner import Sandbox
     from farm.store.initialize import Request
 
@@ -91,17 +96,19 @@ def ensure_store(path: str, options: InitOptions, *, on_events: OnEvents) -> Non
     if exists(path):
         with open_store(path) as store:
             check_request(store.plan, request, store=path)
+            tell_if_untold(store, on_events)
         return
     if options.input is None:
         raise SpecError(f"there is no store at {path!r} yet: give --input FILE to make one")
     initialize(path, request, default_scorer=scorer_name())
-    _tell_of_the_store(path, on_events)
+    tell_of_the_store(path, on_events)
 
 
 def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEvents) -> None:
     """Make a store of another's cases under another scorer, unless it is there already."""
     from farm.store.initialize import initialize_copy
 
+    check_recorded(old.plan)
     wanted = _wanted_scorer(name)
     if exists(into):
         with open_store(into) as store:
@@ -109,19 +116,30 @@ def start_rescore(old: DirectoryStore, into: str, name: str, *, on_events: OnEve
             check_identity(store.plan.identity, given, store=into)
         return
     initialize_copy(into, old, scorer=wanted)
-    _tell_of_the_store(into, on_events)
+    tell_of_the_store(into, on_events)
 
 
-def _tell_of_the_store(path: str, on_events: OnEvents) -> None:
+def tell_of_the_store(path: str, on_events: OnEvents) -> None:
+    """Tell that a store was made."""
     with open_store(path) as store:
-        plan = store.plan
-        made = note(
-            "store.initialized",
-            cases=plan.cases,
-            shards=len(plan.shards),
-            dataset_sha256=plan.identity.dataset_sha256,
-        )
-        on_events(store.tell([made]))
+        on_events(store.tell([_made(store.plan)]))
+
+
+def tell_if_untold(store: DirectoryStore, on_events: OnEvents) -> None:
+    """Tell that a store was made if its maker was killed before he could."""
+    if not store.events_size():
+        made = _made(store.plan)
+        fields = {**made.fields, "recovered": True}
+        on_events(store.tell([msgspec.structs.replace(made, fields=fields)]))
+
+
+def _made(plan: Plan) -> Note:
+    return note(
+        "store.initialized",
+        cases=plan.cases,
+        shards=len(plan.shards),
+        dataset_sha256=plan.identity.dataset_sha256,
+    )
 
 
 def _request(options: InitOptions) -> Request:
@@ -151,15 +169,25 @@ def _wanted_scorer(name: str) -> ScorerName:
         raise UsageError(f"--scorer: {error}") from error
 
 
-def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) -> Ending:
+def run(
+    store: DirectoryStore,
+    settings: RunSettings,
+    *,
+    on_events: OnEvents,
+    prepare: Callable[[Plan, RunSettings], RunSettings] | None = None,
+    watch: Watch | None = None,
+) -> Ending:
     """Run a store to its end, as far as it goes, holding its run lock.
 
-    A run with nothing to do changes no file: its events go to the log alone.
+    A run with nothing to do changes no file: its events go to the log alone. `prepare` completes
+    the settings once the lock is held, and refuses what cannot be run; by default for programs.
+    `watch` looks on.
     """
     # here and not at the top: anyio loads for 40 ms, which only a run needs
     import anyio
 
-    from farm.runtime.supervisor import anything_to_do
+    from farm.runtime.interrupts import Interrupts
+    from farm.runtime.prospects import anything_to_do
 
     store.confirm()
     now = int(wall_clock()) if settings.now_ms is None else settings.now_ms
@@ -173,11 +201,19 @@ def run(store: DirectoryStore, settings: RunSettings, *, on_events: OnEvents) ->
         if not anything_to_do(store.ledger(), settings, now=now):
             return _nothing_to_do(store, on_events)
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
-        settings = _isolated(store.plan, settings)
+        tell_if_untold(store, on_events)
+        settings = (prepare or isolated)(store.plan, settings)
         lock.say(f"process {os.getpid()} since {now} (epoch ms)")
-        return anyio.run(_evaluate, store, settings, on_events)
+        with Interrupts(leave=lambda number: _leave(number, settings.again)) as interrupts:
+            return anyio.run(_evaluate, store, settings, on_events, interrupts, watch)
     finally:
         lock.close()
+
+
+def check_recorded(plan: Plan) -> None:
+    """Refuse a run whose cases are asked of models where recorded predictions are scored."""
+    if plan.identity.scorer.name == TASKS:
+        raise SpecError("the cases of this run are asked of models: continue it with `farm eval`")
 
 
 @contextmanager
@@ -189,6 +225,7 @@ def programs_of(
     Raises `SandboxUnavailable` before anything is done when the machine does not grant what is
     asked for.
     """
+    check_recorded(plan)
     if not scorer(plan.identity.scorer.name).runs_programs:
         yield None
         return
@@ -201,7 +238,7 @@ def programs_of(
         yield sandbox
 
 
-def _isolated(plan: Plan, settings: RunSettings) -> RunSettings:
+def isolated(plan: Plan, settings: RunSettings) -> RunSettings:
     """Complete settings where programs are to be run; refuses before anything is claimed.
 
     No more workers than cores, each with one slot: more would only make programs look slow.
@@ -222,7 +259,7 @@ def _isolated(plan: Plan, settings: RunSettings) -> RunSettings:
 
 def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
     from farm.runtime.evaluate import last_note
-    from farm.runtime.supervisor import Ending
+    from farm.runtime.prospects import Ending
 
     ending = Ending()
     last = [last_note(store.ledger(), ending, elapsed_s=0.0)]
@@ -231,10 +268,24 @@ def _nothing_to_do(store: DirectoryStore, on_events: OnEvents) -> Ending:
     return ending
 
 
-async def _evaluate(store: Store, settings: RunSettings, on_events: OnEvents) -> Ending:
+async def _evaluate(
+    store: Store,
+    settings: RunSettings,
+    on_events: OnEvents,
+    interrupts: Interrupts,
+    watch: Watch | None,
+) -> Ending:
     from farm.runtime.evaluate import evaluate
 
-    return await evaluate(store, settings, on_events=on_events)
+    return await evaluate(store, settings, on_events=on_events, interrupts=interrupts, watch=watch)
+
+
+def _leave(number: Signals, again: str) -> None:
+    """End this process at once; what is committed is durable and workers die with it."""
+    from farm.log import last_line
+
+    last_line(f"left at once by {number.name}; everything finished is kept, continue with: {again}")
+    os._exit(128 + number)
 
 
 def run_settings(store: str, settings: RunSettings) -> RunSettings:
@@ -253,6 +304,7 @@ def run_settings(store: str, settings: RunSettings) -> RunSettings:
         settings,
         incarnation=current_incarnation() if settings.now_ms is None else "",
         name=f"run-{secrets.token_hex(4)}",
+        again=f"farm run --store {shlex.quote(store)}",
         worker_command=command,
         is_gone=is_gone,
     )

@@ -37,6 +37,7 @@ from farm.qualify.provenance import (
     provenance_document,
 )
 from farm.qualify.run import Session, run_cells, write_results
+from farm.runtime.interrupts import handlers_kept
 from farm.store.directory import DirectoryStore, wall_clock
 from farm.store.planned import ensure_planned
 
@@ -112,7 +113,10 @@ def qualify(
                 store.sweep(alive=is_alive)
                 files = RunFiles(output)
                 try:
-                    return anyio.run(_measure, config, lease, store, files, on_events, farm_version)
+                    with handlers_kept():
+                        return anyio.run(
+                            _measure, config, lease, store, files, on_events, farm_version
+                        )
                 finally:
                     files.close()
             finally:

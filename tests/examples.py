@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from hashlib import sha256
 
 from farm.core.lease import Lease
+from farm.core.ledger import Ledger, state_of
 from farm.core.plan import Identity, Plan, ScorerName, Shard, make_plan
 from farm.core.receipt import ReceiptReference, build_receipt, encode_receipt, refer
 from farm.core.result import CaseResult
 
 SAMPLE_DATASET = "60eb5c9ae5c3fce2a328d662094c3204689130101ad85c1f4563ce0cd27dd267"
 SCORER = ScorerName(name="normalized_match", version="1")
+
+
+def states(ledger: Ledger) -> dict[str, int]:
+    """Count the leases by state: done, quarantined, leased, open."""
+    return dict(sorted(Counter(map(state_of, ledger.leases)).items()))
+
+
+def shard_named(plan: Plan, name: str) -> Shard:
+    """The shard of that name."""
+    return next(shard for shard in plan.shards if shard.name == name)
 
 
 def verdict(id: str, *, correct: bool = True) -> CaseResult:

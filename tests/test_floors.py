@@ -13,23 +13,38 @@ PACKAGE = ROOT / "farm"
 # From the ground up. A module may import from its own room and from rooms on lower floors.
 # Rooms on one floor do not know each other; what may is written in BESIDE.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("farm.errors", "farm.lean", "farm.data"),
+    ("farm.errors", "farm.lean", "farm.data", "farm.version"),
     ("farm.core",),
     ("farm.scoring", "farm.stats"),
     ("farm.report",),
     ("farm.files", "farm.store", "farm.sandbox", "farm.adapters"),
     ("farm.runtime", "farm.qualify"),
     ("farm.engines",),
-    ("farm.config", "farm.log", "farm.wiring", "farm.wiring_qualify"),
-    ("farm.cli", "farm.runtime.worker_main"),
-    ("farm",),
+    (
+        "farm.config",
+        "farm.log",
+        "farm.outlet",
+        "farm.wiring",
+        "farm.wiring_qualify",
+        "farm.wiring_eval",
+        "farm.wiring_evalreport",
+        "farm.view",
+        "farm.evaluation",
+    ),
+    ("farm.cli", "farm.runtime.worker_main", "farm.runtime.asker_main"),
+    ("farm", "farm.__main__"),
 )
 BESIDE = {
     ("farm.store", "farm.files"),  # a directory store is made of files
     ("farm.wiring", "farm.config"),
     ("farm.wiring", "farm.log"),
     ("farm.wiring_qualify", "farm.config"),
+    ("farm.wiring_eval", "farm.wiring"),
+    ("farm.wiring_evalreport", "farm.wiring_eval"),
+    ("farm.view", "farm.config"),
+    ("farm.runtime.asker_main", "farm.runtime.worker_main"),  # its private stdout, its watch
     ("farm.log", "farm.config"),
+    ("farm.log", "farm.outlet"),
 }
 # The loops act through protocols; concrete doors are named in farm.wiring alone.
 LOOPS = ("farm.runtime", "farm.qualify")

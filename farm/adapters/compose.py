@@ -17,6 +17,8 @@ from decimal import Decimal
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from farm.adapters.count import Budget, Count
 from farm.adapters.guard import Guard
 from farm.adapters.limit import AdaptiveLimit
@@ -60,7 +62,14 @@ class ComposedModel:
         if around.ledger is not None and around.cache is None:
             raise ValueError("a ledger needs a cache beside it")
         self._endpoint = endpoint
-        self._throttle = _throttle(endpoint, settings, around)
+        self._guard = Guard(
+            _counted(endpoint, around),
+            model=endpoint.model_id,
+            patience_s=settings.patience_s,
+            tell=around.tell,
+            clock=around.clock,
+        )
+        self._throttle = _throttle(self._guard, endpoint.model_id, settings, around)
         self._outermost = _outer(self._throttle, settings, around)
 
     @property
@@ -90,6 +99,10 @@ class ComposedModel:
     ) -> None:
         await self._endpoint.__aexit__(kind, error, trace)
 
+    def halt(self) -> None:
+        """Let no further call out; those that are out may end. What waits raises `Halted`."""
+        self._guard.halt()
+
     def digest(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> str:
         """Give the digest under which this answer is, or would be, kept."""
         return request_digest(self._endpoint.request(prompt, task, sample=sample))
@@ -100,11 +113,14 @@ class ComposedModel:
         return await self._outermost(Call(request, request_digest(request)))
 
 
-def _throttle(endpoint: Endpoint, settings: Common, around: Surroundings) -> Throttle:
-    """Build what a single call passes through, from the inside out."""
+def _counted(endpoint: Endpoint, around: Surroundings) -> Pass:
+    """Build what a call passes through when it goes out: budget, count, and the call itself."""
 
     async def send(call: Call) -> Generation:
-        return await endpoint.send(call.request)
+        began = around.clock()
+        generation = await endpoint.send(call.request)
+        latency_s = round(around.clock() - began, 6)
+        return msgspec.structs.replace(generation, latency_s=latency_s)
 
     inner: Pass = send
     if around.ledger is not None:
@@ -113,17 +129,14 @@ def _throttle(endpoint: Endpoint, settings: Common, around: Surroundings) -> Thr
             inner = Budget(
                 inner, around.ledger, max_money=around.max_money, max_tokens=around.max_tokens
             )
-    inner = Guard(
-        inner,
-        model=endpoint.model_id,
-        patience_s=settings.patience_s,
-        tell=around.tell,
-        clock=around.clock,
-    )
+    return inner
+
+
+def _throttle(inner: Pass, model: str, settings: Common, around: Surroundings) -> Throttle:
     highest = max(1, round(settings.concurrency * around.share))
     return Throttle(
         inner,
-        model=endpoint.model_id,
+        model=model,
         limit=AdaptiveLimit(highest=highest, adaptive=settings.adaptive),
         rpm=settings.rpm and settings.rpm * around.share,
         tpm=settings.tpm and settings.tpm * around.share,

@@ -20,6 +20,7 @@ _DEAD_TRIES: Final = 3
 _WAYS_OUT: Final = {
     "denied": "check the key and the account, then run the same command again",
     "missing": "check base_url and model, then run the same command again",
+    "stopped": "run the same command again",
     "dead_endpoint": "start the endpoint or check base_url, then run the same command again",
 }
 
@@ -52,12 +53,21 @@ class Guard:
         self._reason = ""  # why it tripped, a key of _WAYS_OUT
         self._detail = ""
 
+    def halt(self) -> None:
+        """Refuse every further call, because the run is to end."""
+        if not self._reason:
+            self._reason, self._detail = "stopped", "the run is ending"
+
     async def __call__(self, call: Call) -> Generation:
-        """Call unless the guard has tripped; raises `Halted` when it has, or trips now."""
+        """Call unless the guard has tripped; raises `Halted` when it has, or trips now.
+
+        An answer is given also when the guard has tripped while it was on its way.
+        """
         self._refuse_if_halted()
         generation = await self._send(call)
         self._observe(generation.failure)
-        self._refuse_if_halted()
+        if generation.failure is not None:  # an answer that came after all is paid for, and kept
+            self._refuse_if_halted()
         return generation
 
     def _refuse_if_halted(self) -> None:

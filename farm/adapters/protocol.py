@@ -78,6 +78,17 @@ class Model(Protocol):
     def model_id(self) -> str:
         """Name the model in reports."""
 
+    @property
+    def in_flight(self) -> int:
+        """How many calls are out now."""
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls may be out now."""
+
+    def halt(self) -> None:
+        """Let no further call out; those that are out may end. What waits raises `Halted`."""
+
     async def ask(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Generation:
         """Answer, from the cache or by as many calls as the limits allow.
 
@@ -97,10 +108,13 @@ class AnswerCache(Protocol):
 
 
 class CallLedger(Protocol):
-    """Where calls are counted; see farm.store.costs. Its methods do not wait."""
+    """Where calls are counted; see farm.store.costs. Only `written` waits."""
 
     def begin(self, request: Request, *, digest: str, attempt: int) -> int:
         """Write down that a call is about to be made; attempts count from 1."""
+
+    async def written(self) -> None:
+        """Wait until every entry so far outlives this process."""
 
     def settle(self, call: int, generation: Generation | None) -> None:
         """Write down how it ended; None is a call that was given up."""

@@ -21,7 +21,7 @@ _LEASE_MS = 10
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["recovery", "qualify"]), default="recovery")
+@click.argument("what", type=click.Choice(["recovery", "eval", "qualify"]), default="recovery")
 @click.option(
     "--input",
     metavar="FILE",
@@ -31,14 +31,23 @@ _LEASE_MS = 10
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True)
 @click.option("--shards", type=click.IntRange(1, 1024), default=4, show_default=True)
 @options.quiet
-def command(what: str, input: str | None, workers: int, shards: int, quiet: bool) -> None:
-    """Show a crash and its recovery, or a qualification.
+@click.pass_context
+def command(
+    ctx: click.Context, /, what: str, input: str | None, workers: int, shards: int, quiet: bool
+) -> None:
+    """Show a crash and its recovery, an evaluation, or a qualification.
 
     recovery: a real worker crashes after its durable claim; the incomplete snapshot is printed.
     At the instant its lease expires replacement workers take over; the complete one is printed.
 
+    eval: three mock models answer ten tasks; their leaderboard is printed.
+
     qualify: a scripted server is measured in four cells; totals and summary are printed.
     """
+    if what == "eval":
+        from farm.cli.demo_eval import show as show_eval  # here: it loads all that asks models
+
+        ctx.exit(show_eval())
     if what == "qualify":
         from farm.cli.demo_qualify import show  # here: it loads an HTTP client
 
@@ -60,7 +69,7 @@ def command(what: str, input: str | None, workers: int, shards: int, quiet: bool
 def _crash_a_worker(store: str) -> None:
     crashed = subprocess.run(
         [
-            sys.executable, "-I", "-m", "farm.cli.main", "worker", "--store", store,
+            sys.executable, "-I", "-m", "farm", "worker", "--store", store,
             "--worker-id", "crashes", "--now-ms", str(_CLAIMED_AT), "--lease-ms", str(_LEASE_MS),
             "--crash-after-claim",
         ],

@@ -9,11 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from importlib.resources import files
 
 from farm.cli import options
 from farm.errors import FarmError
+from farm.version import VERSION
 
 
 def show() -> None:
@@ -45,7 +45,7 @@ def show() -> None:
             lease,
             output=output,
             on_events=lambda events: None,
-            farm_version=version("farm"),
+            farm_version=VERSION,
         )
         run = read_run(output)
         options.print_line({"phase": "run", "totals": totals_of(*run, complete=ended.complete)})

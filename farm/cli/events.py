@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import sys
 
 import click
 
 from farm.cli import options
 from farm.core.event import encode_event
+from farm.files.stream import reader_left
 from farm.wiring import open_store
 
 _LOOK_S = 0.2  # how often a followed file is looked at
@@ -32,4 +33,6 @@ def command(store: str, follow: bool, quiet: bool) -> None:
                     seen, last = event.seq, event.event
             if not options.write_out(b"".join(lines)) or not follow or last in _LAST:
                 return
-            time.sleep(_LOOK_S)
+            # a run may be idle for long: nothing would be written, and nobody missed
+            if reader_left(sys.stdout.fileno(), within_s=_LOOK_S):
+                return

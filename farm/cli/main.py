@@ -8,37 +8,44 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import click
 
+from farm.cli.overview import COMMANDS, overview
 from farm.core.printable import printable
 from farm.errors import FarmError
+from farm.version import VERSION
 
-# command -> (module, one line for the list of commands)
-COMMANDS = {
-    "init": ("farm.cli.init", "Bind a prediction file to a store."),
-    "run": ("farm.cli.run", "Run to the end and print the report."),
-    "worker": ("farm.cli.worker", "Claim, score and publish one shard by hand."),
-    "status": ("farm.cli.status", "Print the report of where a run stands."),
-    "verify": ("farm.cli.verify", "Re-derive everything in a store and say what does not hold."),
-    "events": ("farm.cli.events", "Print the events of a run."),
-    "requeue": ("farm.cli.requeue", "Open a quarantined shard again."),
-    "rescore": ("farm.cli.rescore", "Score a store's cases by another scorer, into a new store."),
-    "report": ("farm.cli.report", "Report runs: JSON, Markdown, JUnit, or a page to look at."),
-    "compare": ("farm.cli.compare", "Compare two runs of the same tasks, case by case."),
-    "gate": ("farm.cli.gate", "Pass or fail a run, for CI."),
-    "tasks": ("farm.cli.tasks", "Check a file of tasks."),
-    "score": ("farm.cli.score", "Score one prediction, and say why."),
-    "sandbox": ("farm.cli.sandbox", "Run model-written code, and say how isolated that is."),
-    "qualify": ("farm.cli.qualify", "Measure a served model in matched runs, with evidence."),
-    "schema": ("farm.cli.schema", "Print the JSON Schema of a file or stream."),
-    "demo": ("farm.cli.demo", "Show a crash and its recovery, with real processes."),
-}
-_EPILOG = "Every command prints JSON on stdout; the log and all failures go to stderr."
+_NO_THREAD = "can't start new thread"  # what the interpreter makes of EAGAIN
+_PATIENCE_S = 2.0  # with a stderr whose reader takes nothing
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGINT or SIGTERM came outside of a run; what was begun cleans up behind itself.
+
+    A KeyboardInterrupt, which event loops let pass where they would swallow others.
+    """
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+        super().__init__(number.name)
+
+
+class CutShort(FarmError):
+    """A command was interrupted outside of a run; its exit code is that of the signal."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        again = shlex.join(["farm", *sys.argv[1:]])
+        self.exit_code = 128 + number
+        super().__init__(
+            f"interrupted by {number.name}; everything finished is kept, continue with: {again}"
+        )
 
 
 class LazyGroup(click.Group):
@@ -53,12 +60,19 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        _heed(_interrupt)  # from here on something may be begun that must be cleaned up
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; says how it was interrupted, before click makes something else of it."""
+        try:
+            return super().invoke(ctx)
+        except Interrupted as error:
+            raise CutShort(error.number) from error
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        formatter.write(overview())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -75,16 +89,11 @@ class LazyGroup(click.Group):
 
 def _print_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        # here and not at the top: it loads for 20 ms
-        from importlib.metadata import version
-
-        click.echo(f"farm, version {version('farm')}")
+        click.echo(f"farm, version {VERSION}")
         ctx.exit()
 
 
-@click.group(
-    cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,
@@ -100,50 +109,58 @@ def farm() -> None:
 def main() -> None:
     """Run a command; end with its exit code and never with a traceback."""
     open_closed_streams()
-    signal.signal(signal.SIGTERM, _terminate)
     try:
-        code: Any = farm.main(standalone_mode=False)
+        code = _run()
+    except Interrupted as again:  # while the failure before it was told
+        code = 128 + again.number
+    _heed(signal.SIG_DFL)  # all is said and done, and the interpreter closes what it has open
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
+        code: Any = farm.main(prog_name="farm", standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Abort:  # what click makes of a Ctrl-C
-        code = _interrupted(signal.SIGINT)
     except click.ClickException as error:
         _show(error)
-        code = error.exit_code
+        return error.exit_code
     except FarmError as error:
         fail(str(error))
-        code = error.exit_code
-    except KeyboardInterrupt:
-        code = _interrupted(signal.SIGINT)
-    except Terminated:
-        code = _interrupted(signal.SIGTERM)
+        return error.exit_code
     except BrokenPipeError:
         # the reader of our output went away, as `| head` does; what was done is done
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 0
+        return 0
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{os.strerror(error.errno or 0).lower()}")
-        code = 1
+        return 1
     except RecursionError:
         fail("the input is nested too deeply")
-        code = 1
+        return 1
     except MemoryError:
         fail("out of memory: give the machine more, or split the input")
-        code = 1
+        return 1
     except Exception as error:  # noqa: BLE001  the last fence: a person gets one line, always
-        code = _last_words(error)
-    sys.exit(code or 0)
+        return _last_words(error)
+    return int(code or 0)
 
 
 def fail(message: str) -> None:
     """Say on stderr why the command failed, control characters made harmless."""
+    _say("".join(f"farm: {printable(line)}\n" for line in message.splitlines()))
+
+
+def _say(text: str) -> None:
+    """Write on stderr; a reader that has stalled must not keep the command from ending."""
+    # here and not at the top: most commands have nothing to say
+    from farm.files.stream import STDERR, silence, write_in_time
+
     try:
-        for line in message.splitlines():
-            sys.stderr.write(f"farm: {printable(line)}\n")
         sys.stderr.flush()
+        write_in_time(STDERR, text.encode(errors="backslashreplace"), timeout_s=_PATIENCE_S)
     except OSError:
-        # nobody listens; the interpreter must not fail again when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        silence(STDERR)  # nobody listens; the interpreter must not fail again at exit
 
 
 def _last_words(error: BaseException) -> int:
@@ -153,6 +170,9 @@ def _last_words(error: BaseException) -> int:
     if isinstance(error, FarmError):
         fail(str(error))
         return error.exit_code
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        fail("the system gives no more threads: end other programs, or raise `ulimit -u`")
+        return 1
     fail(f"unexpected {type(error).__name__}: {error}; this is a fault of farm, please report it")
     return 1
 
@@ -162,24 +182,16 @@ def _show(error: click.ClickException) -> None:
     text = io.StringIO()
     error.show(file=text)
     lines = [printable(line.expandtabs(4)) for line in text.getvalue().splitlines()]
-    sys.stderr.write("\n".join(lines) + "\n")
-    sys.stderr.flush()
+    _say("".join(f"{line}\n" for line in lines))
 
 
-def _interrupted(number: signal.Signals) -> int:
-    fail(
-        f"interrupted by {number.name}; everything finished is kept, "
-        "run the same command to continue"
-    )
-    return 128 + number
+def _interrupt(number: int, frame: object) -> None:
+    raise Interrupted(signal.Signals(number))
 
 
-class Terminated(BaseException):
-    """SIGTERM came while no run was there to drain; what was begun cleans up behind itself."""
-
-
-def _terminate(number: int, frame: object) -> None:
-    raise Terminated
+def _heed(handler: Callable[[int, Any], None] | signal.Handlers) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
 
 
 def open_closed_streams() -> None:
@@ -195,7 +207,3 @@ def open_closed_streams() -> None:
                 os.close(nowhere)
             stream = open(number, "w" if number else "r", encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, stream)  # for the life of the process
-
-
-if __name__ == "__main__":  # `python -I -m farm.cli.main`, where the script is not on the path
-    main()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import select
 import sys
 from collections.abc import Callable
 from typing import Any, TypedDict, TypeVar
@@ -17,6 +16,7 @@ from farm.core.isolation import LEVELS
 from farm.core.printable import printable_json
 from farm.errors import StorageError
 from farm.files.atomic import make_folders
+from farm.files.stream import silence, write_stream
 from farm.log import LogFormat
 from farm.report.render import to_json
 
@@ -218,24 +218,14 @@ def write_plain(data: bytes) -> bool:
     try:
         sys.stdout.flush()
         if isinstance(sys.stdout.buffer, io.FileIO | io.BufferedWriter):
-            _write_all(sys.stdout.fileno(), data)
+            write_stream(sys.stdout.fileno(), data)
         else:  # captured in memory, where no write is short
             sys.stdout.buffer.write(data)
     except OSError as error:
         # what was done is done; the interpreter must not fail again when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             reason = (error.strerror or str(error)).lower()
             raise StorageError(path="standard output", reason=reason) from error
         return False
     return True
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`, also to a pipe that does not block and takes a piece at a time."""
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:
-            select.select([], [fd], [])

@@ -10,6 +10,7 @@ import click
 from farm.cli import options
 from farm.cli.kinds import FilledPath, Seconds
 from farm.cli.main import fail
+from farm.version import VERSION
 
 _FORMATS = click.Choice(["json", "markdown"])
 
@@ -65,8 +66,6 @@ def run(
     ctx: click.Context, /, config: str, lease: str, output: str, **given: Unpack[options.LogFlags]
 ) -> None:
     """Measure every open cell; the same command continues an interrupted run."""
-    from importlib.metadata import version
-
     from farm.config import read_environment
     from farm.files.runfiles import read_run
     from farm.log import Log
@@ -82,7 +81,7 @@ def run(
         file=options.log_path(given["log_file"], environment, output),
     ) as log:
         ended = qualify(
-            loaded, device_lease, output=output, on_events=log.write, farm_version=version("farm")
+            loaded, device_lease, output=output, on_events=log.write, farm_version=VERSION
         )
     options.print_json(totals_of(*read_run(output), complete=ended.complete))
     again = shlex.join(["farm", "qualify", "run", config, "--lease", lease, "--output", output])

@@ -11,7 +11,8 @@ import click
 from farm.cli import deliver, options
 from farm.cli.kinds import FilledPath, Name
 from farm.cli.main import fail
-from farm.cli.sides import model_of
+from farm.cli.sides import models_of
+from farm.core.trial import has_trials
 from farm.errors import UsageError
 from farm.wiring import open_store
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from farm.report.envelope import Envelope
     from farm.runtime.board import Board
     from farm.runtime.trials import Recorded
+    from farm.store.directory import DirectoryStore
 
 
 class ReportFlags(TypedDict):
@@ -48,7 +50,7 @@ class ReportFlags(TypedDict):
     multiple=True,
     metavar="MODEL",
     type=Name(),
-    help="Whose predictions they are, one for each --store.  [default: as initialized, else the "
+    help="What the models of all stores are called, in order.  [default: as initialized, else the "
     "folder's name]",
 )
 @click.option(
@@ -77,14 +79,23 @@ def command(
     from farm.report.build import DETAIL_CASES
     from farm.report.markdown import render_step_summary
     from farm.runtime.board import envelope_of, gather
-    from farm.runtime.trials import recorded
+    from farm.runtime.trials import recordings
 
-    if names and len(names) != len(stores):
-        raise UsageError(f"{len(names)} --name for {len(stores)} --store: give one for each")
     summary = deliver.summary_file(given["step_summary"])
     opened = [ctx.with_resource(open_store(path)) for path in stores]
-    models = names or [model_of(store) for store in opened]
-    runs = [recorded(store, model=model) for store, model in zip(opened, models, strict=True)]
+    own = [models_of(store) for store in opened]
+    if names and len(names) != sum(map(len, own)):
+        raise UsageError(
+            f"{len(names)} --name for {sum(map(len, own))} models in {len(stores)} --store: give "
+            "one for each"
+        )
+    left = iter(names)
+    called = [tuple(next(left) for _ in models) for models in own] if names else own
+    runs = [
+        run
+        for store, models in zip(opened, called, strict=True)
+        for run in recordings(store, names=models)
+    ]
     board = gather(runs)
     listed = given["detail"]
     if listed is None:
@@ -94,7 +105,7 @@ def command(
     deliver.deliver(_rendered(given["kind"], title, envelope, runs, board), given["output"])
     if summary:
         deliver.add_summary(summary, render_step_summary(envelope, title=title))
-    ctx.exit(_exit_code(stores, runs))
+    ctx.exit(_exit_code(opened))
 
 
 def _title(runs: Sequence[Recorded]) -> str:
@@ -109,7 +120,7 @@ def _rendered(
         from farm.report.html import page_of, render_html
         from farm.runtime.casebook import case_rows
 
-        cases = sum(run.plan.cases for run in runs)
+        cases = len(board.runs)
         subtitle = f"scored by {runs[0].scorer}, {cases:,} case{'s' if cases > 1 else ''}"
         rows = case_rows(sorted(runs, key=lambda run: run.model))
         return render_html(page_of(envelope, title=title, subtitle=subtitle, cases=rows))
@@ -126,14 +137,16 @@ def _rendered(
     return [to_json(envelope).decode()]
 
 
-def _exit_code(stores: Sequence[str], runs: Sequence[Recorded]) -> int:
-    for path, run in zip(stores, runs, strict=True):
-        if not run.ledger.complete:
-            done = sum(lease.done for lease in run.ledger.leases)
+def _exit_code(stores: Sequence[DirectoryStore]) -> int:
+    ledgers = [store.ledger() for store in stores]
+    for store, ledger in zip(stores, ledgers, strict=True):
+        if not ledger.complete:
+            done = sum(lease.done for lease in ledger.leases)
+            command = "eval" if has_trials(store.plan) else "run"
             fail(
-                f"{path!r} is not complete, {done} of {len(run.plan.shards)} shards are done: "
-                f"continue with: farm run --store {shlex.quote(path)}"
+                f"{store.path!r} is not complete, {done} of {len(ledger.leases)} shards are done: "
+                f"continue with: farm {command} --store {shlex.quote(store.path)}"
             )
-    if all(run.ledger.complete for run in runs):
+    if all(ledger.complete for ledger in ledgers):
         return 0
-    return 4 if all(run.ledger.settled for run in runs) else 1
+    return 4 if all(ledger.settled for ledger in ledgers) else 1

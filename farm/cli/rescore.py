@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Unpack
 
 import click
@@ -49,12 +48,11 @@ def command(
         old = ctx.with_resource(open_store(store))
         start_rescore(old, into, scorer, on_events=log.write)
         new = ctx.with_resource(open_store(into))
-        settings = RunSettings(workers=workers, **given)
-        ending = run(new, run_settings(into, settings), on_events=log.write)
+        settings = run_settings(into, RunSettings(workers=workers, **given))
+        ending = run(new, settings, on_events=log.write)
     options.print_json(rescoring(old, new))
     ledger = new.ledger()
-    again = f"farm run --store {shlex.quote(into)}"
-    why = explain(ledger, ending, deadline_s=0, command=again)
+    why = explain(ledger, ending, deadline_s=0, command=settings.again)
     if why:
         fail(why)
     ctx.exit(exit_code_of(ledger, ending))

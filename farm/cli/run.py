@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Unpack
 
 import click
@@ -116,8 +115,7 @@ def command(
         ending = run(opened, settings, on_events=log.write)
     options.print_json(report_of(opened, detail=detail, published=ending.published))
     ledger = opened.ledger()
-    command_line = f"farm run --store {shlex.quote(store)}"
-    why = explain(ledger, ending, deadline_s=settings.deadline_s, command=command_line)
+    why = explain(ledger, ending, deadline_s=settings.deadline_s, command=settings.again)
     if why:
         fail(why)
     ctx.exit(exit_code_of(ledger, ending))

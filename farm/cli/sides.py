@@ -12,25 +12,32 @@ from farm.store.directory import DirectoryStore
 from farm.wiring import open_store
 
 
-def model_of(store: DirectoryStore) -> str:
-    """Give the name of the model a store is of: as it was initialized, else its folder's name."""
-    models = store.plan.identity.models
-    if len(models) > 1:
-        raise SpecError(f"{store.path!r} holds {len(models)} models, this command takes one each")
-    return models[0] if models else _shown(os.path.basename(os.path.abspath(store.path)))
+def models_of(store: DirectoryStore) -> tuple[str, ...]:
+    """Give the names of the models a store is of: as it was initialized, else its folder's name."""
+    return store.plan.identity.models or (_shown(os.path.basename(os.path.abspath(store.path))),)
 
 
 def read_side(path: str) -> RunSide:
-    """Read a store, or a saved report; raises `SpecError` when it is neither."""
+    """Read a store, one model of it as ``DIR@MODEL``, or a saved report.
+
+    Raises `SpecError` when it is none of these, and when a store has more models than one.
+    """
     # here and not at the top: numpy loads for 100 ms, which --help does not need
     from farm.files.output import read_input
     from farm.report.saved import read_saved
     from farm.runtime.sides import side_of
-    from farm.runtime.trials import recorded
+    from farm.runtime.trials import recordings
 
-    if os.path.isdir(path):
-        with open_store(path) as store:
-            return side_of(recorded(store, model=model_of(store)))
+    folder, model = _split(path)
+    if os.path.isdir(folder):
+        with open_store(folder) as store:
+            names = models_of(store)
+            wanted = model or names[0]
+            if wanted not in names or not (model or len(names) == 1):
+                raise SpecError(
+                    f"{folder!r} holds {', '.join(names)}: name one of them as {folder}@MODEL"
+                )
+            return side_of(recordings(store, names=names)[names.index(wanted)])
     if not os.path.exists(path):
         raise SpecError(f"{path!r} is neither a store nor a saved report: there is no such file")
     return read_saved(read_input(path), path=_shown(path))
@@ -45,6 +52,14 @@ def read_pair(first: str, second: str) -> tuple[RunSide, RunSide]:
         msgspec.structs.replace(one, label=_shown(first)),
         msgspec.structs.replace(two, label=_shown(second)),
     )
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Tell a store's path from the model behind it; a folder of just that name goes first."""
+    folder, mark, model = path.rpartition("@")
+    if mark and folder and not os.path.isdir(path):
+        return folder, model
+    return path, ""
 
 
 def _shown(path: str) -> str:

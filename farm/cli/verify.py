@@ -10,6 +10,7 @@ import click
 
 from farm.cli import options
 from farm.core.partition import shard_index
+from farm.core.trial import has_trials
 from farm.runtime.verify import verify
 from farm.store.casefile import ShardCases
 from farm.store.caseorder import dataset_digests
@@ -27,8 +28,9 @@ def command(
 ) -> None:
     """Re-derive everything in a store from its cases, digests included; say what does not hold.
 
-    Programs are run again, where it is by running them that a store was scored. A qualification
-    is checked against the records of its cells and its fixtures.
+    Programs are run again, where it is by running them that a store was scored. Models are not
+    asked again: their answers are judged anew. A qualification is checked against the records of
+    its cells and its fixtures.
 
     Prints one JSON object; exit code 1 when anything does not hold.
     """
@@ -39,6 +41,11 @@ def command(
             from farm.wiring_qualify import verify_qualification
 
             found = verify_qualification(opened, digests=digests, receipt_names=names)
+        elif has_trials(opened.plan):
+            # here and not at the top: it loads HTTP clients, which other stores have no use for
+            from farm.wiring_evalreport import recheck
+
+            found = recheck(opened, digests=digests, receipt_names=names, **given)
         else:
             with programs_of(opened.plan, **given) as programs:
                 found = verify(opened, digests=digests, receipt_names=names, programs=programs)

@@ -9,9 +9,10 @@ import click
 
 from farm.cli import options
 from farm.cli.kinds import Name
+from farm.cli.main import Interrupted
 from farm.core.lease import Lease
-from farm.runtime.by_hand import HandSettings, work_once
-from farm.wiring import open_store, programs_of
+from farm.runtime.by_hand import HandSettings, give_back, work_once
+from farm.wiring import open_store, programs_of, tell_if_untold
 
 EXIT_INJECTED_CRASH = 86
 
@@ -45,7 +46,10 @@ def command(
         delay_ms=given["delay_ms"],
     )
 
+    claimed: list[Lease] = []
+
     def on_claim(lease: Lease) -> None:
+        claimed.append(lease)
         _say(claimed=True, shard=lease.shard, version=lease.version, until=lease.until)
         if crash_after_claim:
             os._exit(EXIT_INJECTED_CRASH)
@@ -58,12 +62,18 @@ def command(
             allow_unisolated=given["allow_unisolated"],
         ) as programs,
     ):
-        done = work_once(
-            opened,
-            settings,
-            on_claim=on_claim,
-            open_programs=None if programs is None else lambda: programs,
-        )
+        tell_if_untold(opened, lambda events: None)
+        try:
+            done = work_once(
+                opened,
+                settings,
+                on_claim=on_claim,
+                open_programs=None if programs is None else lambda: programs,
+            )
+        except Interrupted:
+            for lease in claimed:
+                give_back(opened, lease, reason="the worker was interrupted")
+            raise
     if done is None or done.receipt is None:
         _say(claimed=False)
         return

@@ -27,6 +27,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 1
     incarnation: str = ""
     now: int | None = None  # None: the store's clock at the moment of the commit
+    skip: frozenset[str] = frozenset()  # shards that are not wanted
 
 
 class Renew(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +154,7 @@ def _claim(leases: list[Lease], change: Claim, *, now: int) -> tuple[Lease, ...]
     for lease in leases:
         if len(taken) >= change.limit:
             break
-        if rules.eligible(lease, now=now):
+        if rules.eligible(lease, now=now) and lease.shard not in change.skip:
             taken.append(
                 rules.claim(
                     lease,

@@ -55,6 +55,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag_field="entry", tag="
 
     process: str
     incarnation: str
+    currency: str = "USD"  # of the money in its entries
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag_field="entry", tag="begun"):

@@ -51,6 +51,11 @@ EVENTS: Final[dict[str, tuple[str, dict[str, type]]]] = {
     "endpoint.paused": ("info", {"model": str, "wait_s": float}),
     "endpoint.slowed": ("info", {"model": str, "concurrency": int, "kind": str}),
     "endpoint.halted": ("error", {"model": str, "reason": str, "detail": str}),
+    "model.progressed": (
+        "debug",
+        {"model": str, "done": int, "trials": int, "rate": float, "in_flight": int}
+        | {"concurrency": int, "busy": int, "mean": float, "cost": str},
+    ),
     "shard.claimed": ("info", {**_SHARD, "until": int, "cases": int}),
     "shard.completed": (
         "info",
@@ -62,6 +67,10 @@ EVENTS: Final[dict[str, tuple[str, dict[str, type]]]] = {
     "shard.failed": ("warning", {**_SHARD, "attempts": int, "reason": str}),
     "shard.quarantined": ("error", {"shard": str, "version": int, "attempts": int}),
     "shard.requeued": ("info", {"shard": str, "version": int}),
+    # in the log alone: nothing can be written to a store that somebody else has locked
+    "store.awaited": ("warning", {"reason": str}),
+    # in a log whose reader does not keep up, in the place of what is in the store alone
+    "log.dropped": ("warning", {"lines": int}),
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from farm.core.canonical import canonical
+from farm.core.result import ERROR, REFUSED, TRUNCATED
 from farm.errors import SpecError
 
 # What became of a call that brought no answer, one sentence each.
@@ -119,6 +120,7 @@ class Generation(_Answer, frozen=True, kw_only=True, omit_defaults=True):
     tool_calls: tuple[ToolCall, ...] = ()
     warnings: tuple[str, ...] = ()  # stable words for what was odd about the answer
     failure: Failure | None = None
+    latency_s: float | None = None  # of the call that brought it, an attempt fact
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,15 +182,15 @@ def failed(
 def forced_outcome(generation: Generation) -> str | None:
     """Return the outcome that is decided before the text is looked at, None when none is.
 
-    A request's timeout is "timeout", every other failure "error"; "truncated" and "refused"
-    come from the finish reason alone.
+    A failure is an error, also a request's timeout: the outcome "timeout" is a program's, which
+    is an answer. "truncated" and "refused" come from the finish reason alone.
     """
     if generation.failure is not None:
-        return "timeout" if generation.failure.kind == "timeout" else "error"
+        return ERROR
     if generation.finish_reason in TRUNCATED_REASONS:
-        return "truncated"
+        return TRUNCATED
     if generation.finish_reason in REFUSED_REASONS:
-        return "refused"
+        return REFUSED
     return None
 
 

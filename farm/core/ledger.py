@@ -6,7 +6,6 @@ tell a torn, edited or foreign file from a snapshot.
 
 from __future__ import annotations
 
-from collections import Counter
 from hashlib import sha256
 
 import msgspec
@@ -42,10 +41,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             if lease.shard == shard:
                 return lease
         raise KeyError(shard)
-
-    def states(self) -> dict[str, int]:
-        """Count the leases by state: done, quarantined, leased, open."""
-        return dict(sorted(Counter(state_of(lease) for lease in self.leases).items()))
 
 
 def state_of(lease: Lease) -> str:

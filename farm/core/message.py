@@ -8,9 +8,11 @@ means that no more will come.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 
+from farm.core.event import Note
 from farm.core.receipt import ReceiptReference
 from farm.errors import FarmError
 
@@ -77,11 +79,57 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=
     exit_code: int
 
 
-Message = Ready | Started | Progressed | Scored | Stopped
+class Returned(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="shard.returned"):
+    """The shard cannot be finished now, and not for a fault of the worker: asking failed.
+
+    It is given back unfinished and uncharged, and not handed out again in this run.
+    """
+
+    shard: str
+    version: int
+    reason: str
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="worker.noted"):
+    """Events for the run's stream."""
+
+    notes: tuple[Note, ...]
+
+
+class ModelPulse(msgspec.Struct, frozen=True, kw_only=True):
+    """How far this process has come with a model; sums since it started."""
+
+    done: int  # trials with a verdict
+    scored: int  # those that count in a mean
+    score: float  # their sum
+    in_flight: int  # calls that are out now
+    concurrency: int  # calls that may be out now
+    busy: int  # answers that asked to come back later
+
+
+class Pulse(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="worker.pulse"):
+    """How far the process has come, said now and then; `cost` is what the run has spent so far."""
+
+    models: dict[str, ModelPulse]
+    cost: str  # for people, "" when nothing had a price
+
+
+class Halting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run.halting"):
+    """The run cannot go on now: no more may be asked. Nothing is wrong with the worker."""
+
+    reason: str
+
+
+Message = Ready | Started | Progressed | Scored | Returned | Noted | Pulse | Halting | Stopped
 
 _encoder = msgspec.json.Encoder()
 _batches = msgspec.json.Decoder(Batch)
-_messages = msgspec.json.Decoder(Message)
+
+
+@cache
+def _messages() -> msgspec.json.Decoder[Message]:
+    # made when the first comes: a worker, which must start quickly, reads none
+    return msgspec.json.Decoder(Message)
 
 
 class ProtocolError(FarmError):
@@ -104,7 +152,7 @@ def decode_batch(line: bytes) -> Batch:
 def decode_message(line: bytes) -> Message:
     """Read a line of a worker's stdout; raises `ProtocolError` on anything else."""
     try:
-        return _messages.decode(line)
+        return _messages().decode(line)
     # the decoder skips foreign fields by recursion, however deep they are
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ProtocolError(f"{line[:_SHOWN]!r} is not a message: {error}") from error
@@ -126,8 +174,3 @@ class LineSplitter:
                     f"a line of over {self._max_bytes} bytes, it begins {line[:_SHOWN]!r}"
                 )
         return lines
-
-    @property
-    def rest(self) -> bytes:
-        """The unfinished last line."""
-        return self._rest

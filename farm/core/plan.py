@@ -6,17 +6,19 @@ a digest of just these. The plan is written once and never changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.errors import Corrupt, IdentityMismatch
 
 SCHEMA = 1
+TASKS = "tasks"  # the scorer of a plan whose cases are asked of models: each task names its metric
 
 
 class ScorerName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,14 +62,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tasks_sha256: str
     cases: int
     shards: tuple[Shard, ...]
+    files: dict[str, str] | UnsetType = UNSET  # SHA-256 of what an evaluation keeps, by name
     checksum: str = ""
 
-    def shard(self, name: str) -> Shard:
-        """Find a shard by name; raises `KeyError`."""
-        for shard in self.shards:
-            if shard.name == name:
-                return shard
-        raise KeyError(name)
+    def seals(self, name: str, data: bytes) -> bool:
+        """Say whether a file of this name and these bytes is kept beside the plan."""
+        digests = {} if isinstance(self.files, UnsetType) else self.files
+        return digests.get(name) == sha256(data).hexdigest()
 
 
 _encoder = msgspec.json.Encoder()
@@ -89,15 +90,25 @@ def seed_of(tasks: Iterable[str], scorer: str) -> int:
 
 
 def make_plan(
-    *, identity: Identity, tasks_sha256: str, cases: int, shards: tuple[Shard, ...]
+    *,
+    identity: Identity,
+    tasks_sha256: str,
+    cases: int,
+    shards: tuple[Shard, ...],
+    files: Mapping[str, bytes] | None = None,
 ) -> Plan:
-    """Put a plan together and seal it with a checksum over all its other fields."""
+    """Put a plan together and seal it with a checksum over all its other fields.
+
+    `files` are the bytes of what is kept beside it and decides on answers and verdicts.
+    """
+    digests = {name: sha256(data).hexdigest() for name, data in (files or {}).items()}
     plan = Plan(
         run_id=run_id_of(identity),
         identity=identity,
         tasks_sha256=tasks_sha256,
         cases=cases,
         shards=shards,
+        files=digests or UNSET,
     )
     return msgspec.structs.replace(plan, checksum=_seal(plan))
 

@@ -38,7 +38,8 @@ class Receipt(
     """The verdicts of one shard, in the order of its cases.
 
     `isolation` is what all programs that were run for it had around them at least; None, and
-    not written, where no program was run. Like the pid it is a fact of the attempt.
+    not written, where no program was run. Like the pid it is a fact of the attempt. `answers`
+    are what models said, one for each case, where they were asked; see `farm.core.answer`.
     `evidence_sha256` is the digest of the record that the verdicts were read from, where there
     is one beside the receipt.
     """
@@ -48,6 +49,7 @@ class Receipt(
     correct: int
     total: int
     isolation: Isolation | None = None
+    answers: tuple[msgspec.Raw, ...] = ()
     evidence_sha256: str | None = None
 
 
@@ -67,8 +69,6 @@ class _Verdicts(msgspec.Struct, frozen=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Receipt)
-_totals_decoder = msgspec.json.Decoder(_Verdicts)
 
 
 def receipt_name(shard: str, version: int) -> str:
@@ -81,6 +81,7 @@ def build_receipt(
     *,
     worker_pid: int,
     isolation: Isolation | None = None,
+    answers: tuple[msgspec.Raw, ...] = (),
     evidence_sha256: str | None = None,
 ) -> Receipt:
     """Make a receipt of verdicts; the totals are counted here and nowhere else."""
@@ -91,6 +92,7 @@ def build_receipt(
         correct=correct,
         total=len(results),
         isolation=isolation,
+        answers=answers,
         evidence_sha256=evidence_sha256,
     )
 
@@ -117,7 +119,7 @@ def read_receipt(data: bytes, reference: ReceiptReference, *, path: str) -> Rece
     """Decode receipt bytes that the ledger refers to; raise `Corrupt` when they are others."""
     check_bytes(data, reference, path=path)
     try:
-        return _decoder.decode(data)
+        return msgspec.json.decode(data, type=Receipt)
     except msgspec.DecodeError as error:
         raise Corrupt(path=path, reason=f"not a receipt: {error}") from error
 
@@ -138,7 +140,7 @@ def recount(data: bytes, *, path: str) -> ReceiptReference:
     Raises `Corrupt` when they are not a receipt.
     """
     try:
-        verdicts = _totals_decoder.decode(data)
+        verdicts = msgspec.json.decode(data, type=_Verdicts)
     # the decoder skips foreign fields by recursion, however deep they are
     except (msgspec.DecodeError, RecursionError) as error:
         raise Corrupt(path=path, reason=f"not a receipt: {error}") from error

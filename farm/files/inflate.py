@@ -15,6 +15,9 @@ from farm.core.case import Breach
 PIECE_BYTES: Final = 1 << 20  # the most one step gives out
 BOMB_BYTES: Final = 64 << 20  # below this much output any ratio is harmless
 BOMB_RATIO: Final = 250  # records compress 3 to 30 times; gzip itself ends near 1,030
+_MAGIC: Final = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd"}
+# how the two libraries say that content and checksum, or length, do not agree
+_CHECKS: Final = ("incorrect data check", "incorrect length check", "checksum")
 _GZIP_WINDOW: Final = 31  # a gzip header, the largest window
 
 
@@ -76,7 +79,9 @@ def inflate(raw: Iterable[bytes], compression: str) -> Iterator[bytes]:
     start, errors = _engine_of(compression)
     engine: Inflater | None = None
     taken = given = members = 0
+    head = b""
     for data in raw:
+        head = head or data
         taken += len(data)
         rest = _unpadded(data) if compression == "gz" and members and engine is None else data
         while rest or (engine is not None and not engine.needs_input):
@@ -84,7 +89,9 @@ def inflate(raw: Iterable[bytes], compression: str) -> Iterator[bytes]:
             try:
                 out = engine.decompress(rest, PIECE_BYTES)
             except errors as error:
-                raise Damaged("bad_compression", _no_stream(compression, given)) from error
+                known = head.startswith(_MAGIC[compression])
+                detail = _why(error, compression, given=given, known=known)
+                raise Damaged("bad_compression", detail) from error
             rest = b""
             given += len(out)
             if given > BOMB_BYTES and given > BOMB_RATIO * taken:
@@ -118,8 +125,11 @@ def _engine_of(compression: str) -> tuple[type[Inflater], type[Exception]]:
     return zstd.ZstdDecompressor, zstd.ZstdError
 
 
-def _no_stream(compression: str, given: int) -> str:
-    if given == 0:
+def _why(error: Exception, compression: str, *, given: int, known: bool) -> str:
+    """Say what is wrong with a stream; `known` is whether it begins as its kind does."""
+    if any(words in str(error) for words in _CHECKS):
+        return f"the {compression} stream is damaged, its checksum is wrong: fetch it again"
+    if not known:
         return f"is no {compression} stream: rename it, or compress it again"
     return f"the {compression} stream is damaged after {given} bytes of content: fetch it again"
 

@@ -19,6 +19,7 @@ from farm.files.atomic import storage_errors
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.05
+_COMMAND_BYTES = 200  # of a command line, enough to know it
 
 
 class FileLock:
@@ -53,8 +54,10 @@ class FileLock:
         pause = _FIRST_PAUSE_S
         while not self.try_acquire():
             if time.monotonic() >= end:
-                holder = self.body() or "another process"
-                raise Busy(f"{self.path}: held by {holder} for over {timeout_s:g} s; try later")
+                raise Busy(
+                    f"{self.path}: held by {self.holder()} for over {timeout_s:g} s; "
+                    "let it finish or end it, then run the same command again"
+                )
             # flock has no timeout of its own; polling costs a microsecond a try
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
@@ -89,10 +92,42 @@ class FileLock:
             return ""
         with storage_errors(self.path):
             text = os.pread(self._fd, 1000, 0).decode("utf-8", "replace").strip()
-        return "".join(char if char.isprintable() else "?" for char in text)
+        return _printable(text)
+
+    def holder(self) -> str:
+        """Say who holds the lock: what he wrote, else which process that is, as far as is known."""
+        return self.body() or _process_with(os.fstat(self._fd)) or "another process"
 
     def close(self) -> None:
         """Close the file, which also gives the lock back."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _process_with(file: os.stat_result) -> str:
+    """Find who has a file locked in the kernel's list; "" where there is none, as on macOS."""
+    device = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii") as locks:
+            for line in locks:  # as in `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`
+                fields = line.split()
+                if fields[1] == "FLOCK" and fields[5] == device and int(fields[4]) > 0:
+                    return f"process {fields[4]}{_called(fields[4])}"
+    except (OSError, ValueError, IndexError):
+        return ""
+    return ""
+
+
+def _called(pid: str) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(_COMMAND_BYTES).split(b"\0")
+    except OSError:
+        return ""
+    command = b" ".join(words).decode("utf-8", "replace").strip()
+    return f" ({_printable(command)})" if command else ""
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)

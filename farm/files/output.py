@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from farm.errors import SpecError
 from farm.files.atomic import Folder, storage_errors, write_fully
@@ -68,3 +69,23 @@ def _write_and_close(fd: int, path: str, pieces: Iterable[bytes]) -> None:
     finally:
         with storage_errors(path):
             os.close(fd)
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[Callable[[bytes], None]]:
+    """Open a file to be written from its beginning, piece by piece, by the function this gives.
+
+    Whoever follows the file sees each piece when it was written. Raises `StorageError`.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with storage_errors(path):
+        fd = os.open(path, flags, 0o666)
+
+    def write(data: bytes) -> None:
+        with storage_errors(path):
+            write_fully(fd, data)
+
+    try:
+        yield write
+    finally:
+        os.close(fd)

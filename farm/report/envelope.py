@@ -14,9 +14,11 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from farm.core.cost import Spending
 from farm.core.isolation import Isolation
 from farm.core.plan import ScorerName
 from farm.core.result import OUTCOMES, CaseResult
+from farm.report.passes import Passes, passes_of
 from farm.scoring.corpus import CorpusScore
 from farm.stats.bootstrap import RESAMPLES
 from farm.stats.calibration import CalibrationReport, calibrate
@@ -82,6 +84,17 @@ class RunIdentity(Struct, frozen=True, kw_only=True):
     isolation: Isolation | UnsetType = UNSET  # what all programs that were run had at least
 
 
+class Costs(Struct, frozen=True, kw_only=True):
+    """What calls have cost, over all crashes and resumes; money in `currency`, as exact decimals.
+
+    A model's money is the sum of what had a price: `unpriced` counts the answers that had none.
+    """
+
+    currency: str
+    models: dict[str, Spending]
+    total: Spending
+
+
 class Failure(Struct, frozen=True, kw_only=True):
     """Why there is no report: a stable word and a sentence."""
 
@@ -93,7 +106,8 @@ class Envelope(Struct, frozen=True, kw_only=True):
     """The whole report. Maps are keyed by model id; `error` is there on failure only.
 
     `runs` says which recorded run each model's figures are of, `cases` every verdict where they
-    are listed, `corpus` the published figures beside bleu_4.
+    are listed, `corpus` the published figures beside bleu_4, `passes` pass@k and pass^k where
+    tasks were sampled more than once, `costs` what asking has cost so far: an attempt fact.
     """
 
     schema_version: int = 1
@@ -110,6 +124,8 @@ class Envelope(Struct, frozen=True, kw_only=True):
     error: Failure | UnsetType = UNSET
     corpus: dict[str, tuple[CorpusScore, ...]] | UnsetType = UNSET
     runs: dict[str, RunIdentity] | UnsetType = UNSET
+    passes: dict[str, tuple[Passes, ...]] | UnsetType = UNSET
+    costs: Costs | UnsetType = UNSET
     cases: dict[str, tuple[CaseResult, ...]] | UnsetType = UNSET
 
 
@@ -140,6 +156,9 @@ def build_envelope(
             model: _accuracy(own, level=level, clusters=clusters) for model, own in by_model.items()
         },
         outcomes={model: count_outcomes(own) for model, own in by_model.items()},
+        passes={model: passes_of(own) for model, own in by_model.items()}
+        if any(run.sample for run in rows)
+        else UNSET,
         summary=Summary(
             tasks=len(table.task_ids),
             models=len(table.model_ids),

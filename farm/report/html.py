@@ -29,7 +29,9 @@ from farm.report.sections import (
     outcome_section,
     pairwise_section,
     signature_section,
+    table_section,
 )
+from farm.report.tables import Table, tables_of
 from farm.report.text import count, share, span
 from farm.stats.calibration import CalibrationReport
 from farm.stats.leaderboard import LeaderboardRow
@@ -62,6 +64,7 @@ class Page(Struct, frozen=True, kw_only=True):
     signature: Mapping[str, str] = msgspec.field(default_factory=dict)
     identity: Mapping[str, str] = msgspec.field(default_factory=dict)
     level: float = 0.95
+    tables: tuple[Table, ...] = ()
     cases: Iterable[CaseRow] = ()
 
 
@@ -87,6 +90,7 @@ def page_of(
         signature=envelope.signature.lines,
         identity=envelope.identity,
         level=envelope.signature.level,
+        tables=tables_of(envelope),
         cases=cases,
     )
 
@@ -168,6 +172,7 @@ def render_html(page: Page) -> Iterator[str]:
         calibration_section(page.calibration),
         outcome_section(page.outcomes),
         category_section(page.leaderboard),
+        *map(table_section, page.tables),
     ]
     shown = [section for section in sections if section is not None]
     yield _head(page, [(section.anchor, section.title) for section in shown])

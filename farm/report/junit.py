@@ -1,8 +1,8 @@
 """The report as JUnit XML, which every CI system reads.
 
-A wrong answer is a failure, a case that could not be judged is an error, one that is unscorable
-or not judged yet is skipped. Characters XML cannot hold are replaced, so that no model output
-breaks the file.
+A wrong answer is a failure, and so is a program that ran out of time; a case that could not be
+judged is an error, one that is unscorable or not judged yet is skipped. Characters XML cannot
+hold are replaced, so that no model output breaks the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from farm.stats.evalrun import EvalRun
 # what XML 1.0 allows is tab, line feed, carriage return and these ranges; lone surrogates are not
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SKIPPED = frozenset({UNSCORABLE, PENDING})
-_ERRORS = frozenset({"error", "timeout"})
+_ERRORS = frozenset({"error"})
 _MESSAGE_CUT = 200
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from farm.report.envelope import Envelope
+from farm.report.tables import Table, tables_of
 from farm.report.text import MINUS, chance, count, markdown, share, signed, signed_span, span
 from farm.stats.leaderboard import LeaderboardRow
 from farm.stats.pairwise import PairwiseDiff
@@ -25,6 +26,7 @@ def render_markdown(envelope: Envelope) -> str:
         *_table(envelope),
         *_notes(envelope),
         *_pairs(envelope.pairwise),
+        *[line for table in tables_of(envelope) for line in _plain(table)],
         *_signature(envelope),
     ]
     return "\n".join(parts) + "\n"
@@ -125,6 +127,15 @@ def row_warnings(row: LeaderboardRow) -> list[str]:
     if row.ci_reason and row.tasks_completed:
         notes.append(f"{name}: no interval, {row.ci_reason}.")
     return notes
+
+
+def _plain(table: Table) -> list[str]:
+    lines = [
+        "| " + " | ".join(map(markdown, table.head)) + " |",
+        "|---|" + "---:|" * (len(table.head) - 1),
+    ]
+    lines += ["| " + " | ".join(map(markdown, row)) + " |" for row in table.rows]
+    return [*lines, ""]
 
 
 def _pairs(pairs: Sequence[PairwiseDiff]) -> list[str]:

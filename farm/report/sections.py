@@ -18,6 +18,7 @@ from farm.report.charts import (
     reliability_diagram,
     share_bar,
 )
+from farm.report.tables import Table
 from farm.report.text import chance, count, share, signed, signed_span, span, visible
 from farm.stats.calibration import CalibrationReport
 from farm.stats.leaderboard import LeaderboardRow
@@ -25,6 +26,7 @@ from farm.stats.pairwise import PairwiseDiff
 
 _MATRIX_MODELS = 12
 _DIAGRAMS = 12
+_NUM = ' class="num"'
 
 
 class Section(Struct, frozen=True, kw_only=True):
@@ -214,6 +216,27 @@ def category_section(rows: Sequence[LeaderboardRow]) -> Section | None:
         "Mean over the tasks of each category; a dash where a model has none.",
         f'<div class="scroll"><table><thead><tr><th scope="col">Category</th>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>",
+    )
+
+
+def table_section(table: Table) -> Section:
+    """Return a plain table of figures, the first column naming the row."""
+    head = "".join(
+        f'<th scope="col"{"" if place == 0 else _NUM}>{foreign(text)}</th>'
+        for place, text in enumerate(table.head)
+    )
+    body = "".join(
+        f'<tr><th scope="row" class="name">{foreign(row[0])}</th>'
+        + "".join(f"<td{_NUM}>{foreign(text)}</td>" for text in row[1:])
+        + "</tr>\n"
+        for row in table.rows
+    )
+    return _section(
+        table.anchor,
+        table.title,
+        table.lead,
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        "</div>",
     )
 
 

@@ -165,7 +165,8 @@ def _run_identity(run: Recorded) -> RunIdentity:
         dataset_sha256=run.plan.identity.dataset_sha256,
         tasks_sha256=run.plan.tasks_sha256,
         scorer=run.plan.identity.scorer,
-        cases=run.plan.cases,
+        # an evaluation asks each of its models the same
+        cases=run.plan.cases // (len(run.plan.identity.models) if run.asked else 1),
         complete=run.ledger.complete,
         isolation=weakest(one.isolation for one in receipts if one.isolation) or UNSET,
     )

@@ -12,6 +12,7 @@ from farm.core.lease import Lease, describe
 from farm.core.message import Assignment
 from farm.core.receipt import receipt_name
 from farm.errors import FarmError, Fenced
+from farm.runtime.departure import release
 from farm.runtime.worker import Worker
 from farm.store.protocol import Store
 
@@ -44,6 +45,8 @@ def work_once(
     any case is read. Raises `Fenced` when the lease was lost meanwhile; the store is then as the
     winner left it.
     """
+    if store.ledger().settled:  # told without a lock, which a read-only disk does not grant
+        return None
     claim = Claim(worker=settings.worker_id, ttl=settings.ttl_ms, now=settings.now_ms)
     claimed = _only(store.commit([claim]).outcomes[0])
     if claimed is None:
@@ -70,6 +73,11 @@ def work_once(
         now=settings.now_ms,
     )
     return _only(store.commit([publish]).outcomes[0])
+
+
+def give_back(store: Store, claimed: Lease, *, reason: str) -> None:
+    """Open a claimed shard to others at once, unless it is done or somebody else's by now."""
+    store.commit([release(claimed, reason=reason)])
 
 
 def _still_ours(store: Store, claimed: Lease, *, now: int) -> None:

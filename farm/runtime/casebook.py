@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from farm.core.case import Case, targets_of
 from farm.core.plan import ScorerName
 from farm.core.result import PENDING, CaseResult, counts
+from farm.core.task import TaskSpec
 from farm.errors import SpecError
 from farm.report.casepages import CaseRow
 from farm.runtime.trials import Recorded, given, whole_cases
@@ -21,7 +22,7 @@ Explain = Callable[[Case], Explanation | None]
 def case_rows(recordings: Sequence[Recorded]) -> Iterator[CaseRow]:
     """Yield every case of the runs, explained by the scorer that judged it; a shard at a time."""
     for run in recordings:
-        account = _explainer(run.plan.identity.scorer)
+        account = _of_tasks(run.tasks) if run.asked else _explainer(run.plan.identity.scorer)
         for case, verdict in whole_cases(run):
             yield _row(run, case, verdict, account)
 
@@ -35,16 +36,29 @@ def _explainer(used: ScorerName) -> Explain:
     if found.version != used.version or found.needs:
         return lambda case: None
 
+    return lambda case: _account(case, used.name, "none")
+
+
+def _of_tasks(tasks: Mapping[str, TaskSpec]) -> Explain:
+    """Return what explains a verdict by the metric and the rule of the case's task."""
+
     def account(case: Case) -> Explanation | None:
-        try:
-            return explain(used.name, case.response, targets_of(case))
-        except MemoryError:
-            raise
-        # a plugin may raise anything; the verdict already says that it failed
-        except Exception:  # noqa: BLE001
+        task = tasks[given(case.task, "")]
+        if scorer(task.metric_name).needs:
             return None
+        return _account(case, task.metric_name, task.post_process)
 
     return account
+
+
+def _account(case: Case, metric: str, rule: str) -> Explanation | None:
+    try:
+        return explain(metric, case.response, targets_of(case), post_process_rule=rule)
+    except MemoryError:
+        raise
+    # a plugin may raise anything; the verdict already says that it failed
+    except Exception:  # noqa: BLE001
+        return None
 
 
 def _row(run: Recorded, case: Case, verdict: CaseResult | None, account: Explain) -> CaseRow:
@@ -57,12 +71,20 @@ def _row(run: Recorded, case: Case, verdict: CaseResult | None, account: Explain
         expected="\n".join(targets_of(case)),
         response=case.response,
         extracted=_extracted(told),
-        rule=run.scorer if told is None else f"{run.scorer}: {told.rule}",
+        rule=_rule(run, case) if told is None else f"{_rule(run, case)}: {told.rule}",
         steps=() if told is None else _steps(told),
         category=given(case.category, ""),
         outcome=PENDING if verdict is None else verdict.outcome,
         score=verdict.score if verdict is not None and counted else None,
     )
+
+
+def _rule(run: Recorded, case: Case) -> str:
+    """Name what judged a case, as signatures write it."""
+    if not run.asked:
+        return run.scorer
+    task = run.tasks[given(case.task, "")]
+    return f"{task.metric_name}@{scorer(task.metric_name).version}"
 
 
 def _extracted(told: Explanation | None) -> str | None:

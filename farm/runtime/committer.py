@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import anyio
 from anyio import CapacityLimiter, to_thread
 
 from farm.core.change import Change, Outcome
-from farm.core.event import Event, Note
-from farm.errors import FarmError
+from farm.core.event import Event, Note, note
+from farm.errors import Busy, FarmError
 from farm.store.protocol import Store
+
+T = TypeVar("T")
+R = TypeVar("R")
+_PATIENCE_S = 60.0  # with a store that somebody else has locked
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,7 +33,11 @@ class _Request:
 
 
 class Committer:
-    """The only writer of a store within a supervisor; `run` must be running to be answered."""
+    """The only writer of a store within a supervisor; `run` must be running to be answered.
+
+    A store that somebody else has locked is waited for, a minute at most: nobody can take a lease
+    meanwhile. Once that was in vain, everything is refused at once.
+    """
 
     def __init__(self, store: Store, *, on_events: Callable[[Sequence[Event]], None]) -> None:
         self._store = store
@@ -38,6 +47,8 @@ class Committer:
         self._wake = anyio.Event()
         self._ended = False
         self._thread = CapacityLimiter(1)  # a store is used by one thread at a time
+        self._given_up: Busy | None = None
+        self.hasty = False  # the run is to end: a lock is tried for once and no more
 
     async def run(self) -> None:
         """Serve requests until cancelled; a commit under way is always finished."""
@@ -65,13 +76,13 @@ class Committer:
 
     async def tell(self, notes: Sequence[Note]) -> None:
         """Append events to the store and pass them on."""
-        self._on_events(await to_thread.run_sync(self._store.tell, notes, limiter=self._thread))
+        self._on_events(await self._patiently(self._store.tell, notes))
 
     async def _serve(self) -> None:
         requests, self._waiting = self._waiting, []
         changes = [change for request in requests for change in request.changes]
         try:
-            committed = await to_thread.run_sync(self._store.commit, changes, limiter=self._thread)
+            committed = await self._patiently(self._store.commit, changes)
         except FarmError as error:
             _refuse(requests, error)
             return
@@ -85,6 +96,21 @@ class Committer:
             request.outcomes = [next(outcomes) for _ in request.changes]
             request.answered.set()
         self._on_events(committed.events)
+
+    async def _patiently(self, act: Callable[[Sequence[T]], R], what: Sequence[T]) -> R:
+        """Act on the store in its thread, again and again while somebody else has it locked."""
+        end = anyio.current_time() + _PATIENCE_S
+        while True:
+            if self._given_up is not None:
+                raise self._given_up
+            try:
+                return await to_thread.run_sync(act, what, limiter=self._thread)
+            except Busy as error:
+                if self.hasty or anyio.current_time() >= end:
+                    self._given_up = error
+                    raise
+                waiting = note("store.awaited", reason=str(error))
+                self._on_events(self._store.number([waiting]))
 
 
 def _refuse(requests: Sequence[_Request], error: FarmError | None = None) -> None:

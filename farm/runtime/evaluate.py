@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from farm.core.event import Event, Note, note
 from farm.core.ledger import Ledger
 from farm.errors import FarmError
+from farm.runtime.interrupts import Interrupts
+from farm.runtime.prospects import Ending, standing
 from farm.runtime.settings import RunSettings
-from farm.runtime.supervisor import Ending, Supervisor, standing
+from farm.runtime.supervisor import Supervisor, Watch
 from farm.store.protocol import Store
 
 EXIT_DONE = 0
 EXIT_PENDING = 1
 EXIT_PARTIAL = 4
+_SHOWN = 3  # shards that are named in a message
 
 
 async def evaluate(
-    store: Store, settings: RunSettings, *, on_events: Callable[[Sequence[Event]], None]
+    store: Store,
+    settings: RunSettings,
+    *,
+    on_events: Callable[[Sequence[Event]], None],
+    interrupts: Interrupts | None = None,
+    watch: Watch | None = None,
 ) -> Ending:
     """Work on a run until nothing is left that may be done; tell how it ended.
 
@@ -26,7 +34,10 @@ async def evaluate(
     """
     began = time.monotonic()
     try:
-        ending = await Supervisor(store, settings, on_events=on_events).run()
+        supervisor = Supervisor(
+            store, settings, on_events=on_events, interrupts=interrupts, watch=watch
+        )
+        ending = await supervisor.run()
     except FarmError as error:
         elapsed_s = round(time.monotonic() - began, 6)
         _tell_failure(store, error, elapsed_s=elapsed_s, on_events=on_events)
@@ -46,8 +57,17 @@ def last_note(ledger: Ledger, ending: Ending, *, elapsed_s: float) -> Note:
     if ledger.settled:
         quarantined = sum(lease.quarantined for lease in ledger.leases)
         return note("run.partial", quarantined=quarantined, **figures)
-    reason = "the deadline was reached" if ending.deadline else "other owners hold leases"
-    return note("run.pending", reason=reason, **figures)
+    return note("run.pending", reason=_why_pending(ending), **figures)
+
+
+def _why_pending(ending: Ending) -> str:
+    if ending.halted:
+        return ending.halted
+    if ending.deadline:
+        return "the deadline was reached"
+    if ending.returned:
+        return "calls failed, and asking again may help"
+    return "other owners hold leases"
 
 
 def exit_code_of(ledger: Ledger, ending: Ending) -> int:
@@ -70,6 +90,8 @@ def explain(ledger: Ledger, ending: Ending, *, deadline_s: float, command: str) 
             f"interrupted by {ending.signal.name} with {left} to do; "
             f"everything finished is kept, continue with: {command}"
         )
+    if ending.halted:
+        return f"pending: {ending.halted}; {left} to do, continue with: {command}"
     if ending.deadline:
         return (
             f"--deadline-s {deadline_s:g} was reached with {left} to do; continue with: "
@@ -81,10 +103,21 @@ def explain(ledger: Ledger, ending: Ending, *, deadline_s: float, command: str) 
             f"ended partial: {names} failed too often and are quarantined; see why with "
             f"`farm events`, then `farm requeue` them and continue with: {command}"
         )
+    if ending.returned:
+        return _explain_returned(ending.returned, command=command)
     until = min((lease.until for lease in ledger.leases if not lease.settled), default=0)
     return (
         f"pending: {left} leased by other owners, the first until {until} (epoch ms); "
         f"continue later with: {command} (or add --wait)"
+    )
+
+
+def _explain_returned(returned: Mapping[str, str], *, command: str) -> str:
+    listed = [f"{shard}: {why}" for shard, why in list(returned.items())[:_SHOWN]]
+    more = f" and {len(returned) - _SHOWN} more" if len(returned) > _SHOWN else ""
+    return (
+        f"pending: calls failed in {'; '.join(listed)}{more}; what was answered is kept, "
+        f"ask again with: {command} (or add --accept-errors to report them as errors)"
     )
 
 

@@ -19,6 +19,7 @@ class RunSettings:
     wait: bool = False  # for leases of other owners to expire
     max_attempts: int = 3
     shards_per_process: int = 0  # 0: a share of the active shards
+    shards_per_batch: int = 0  # handed to a worker at a time; 0: by the number of their cases
     delay_ms: int = 0  # a pause after each claim, to expose races
     stall_s: float = 600.0  # a worker that says nothing for so long while it executes is ended
     grace_s: float = 10.0  # for a worker to finish its shard when the run is drained
@@ -27,6 +28,7 @@ class RunSettings:
     require_isolation: str | None = None  # the weakest level to run programs under
     allow_unisolated: bool = False  # run programs also where nothing stands around them
     isolation: Isolation | None = None  # in force here, where the scorer runs programs
+    again: str = ""  # the command line that continues this run
     worker_command: Sequence[str] = ()
     is_gone: Callable[[str], bool] = lambda incarnation: False
 

@@ -10,24 +10,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import anyio
 
-from farm.core.change import Change, Claim, Fail, Outcome, Publish, Release
+from farm.core.change import Change, Claim, Outcome, Publish
 from farm.core.event import Note, note
 from farm.core.lease import Lease
 from farm.core.message import (
     Assignment,
     Batch,
+    Halting,
     Message,
+    Noted,
     ProtocolError,
+    Pulse,
+    Returned,
     Scored,
     Started,
     Stopped,
 )
 from farm.core.narration import fenced_note
 from farm.errors import FarmError, Fenced
-from farm.runtime.process import WorkerProcess, describe_exit
+from farm.runtime.departure import Departure, release
+from farm.runtime.process import WorkerProcess
 from farm.runtime.settings import RunSettings
 
 Commit = Callable[[Sequence[Change]], Awaitable[list[Outcome]]]
@@ -36,6 +42,25 @@ _EXIT_S = 5.0  # for a worker with nothing left to do to be gone
 _LAST_WORDS_S = 2.0
 _LOG_S = 1.0
 _LOG_LINES = 200  # of a worker's stderr that are passed on
+
+
+class Hears(Protocol):
+    """What a shift tells the run of as it happens; nothing here waits."""
+
+    def published(self, lease: Lease) -> None:
+        """Hear that a receipt counts."""
+
+    def returned(self, shard: str, reason: str) -> None:
+        """Hear that a shard was given back and is not wanted again in this run."""
+
+    def unwanted(self) -> frozenset[str]:
+        """Say which shards were given back."""
+
+    def halting(self, reason: str) -> None:
+        """Hear that the run is to end: no worker may go on."""
+
+    def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
+        """Hear how far a worker is; give what is to be told of it."""
 
 
 class Shift:
@@ -53,7 +78,7 @@ class Shift:
         ttl_ms: Callable[[], int],
         commit: Commit,
         tell: Callable[[Sequence[Note]], Awaitable[None]],
-        on_published: Callable[[Lease], None],
+        hears: Hears,
     ) -> None:
         """Prepare a shift on `first`.
 
@@ -75,9 +100,10 @@ class Shift:
         self._ttl_ms = ttl_ms
         self._commit = commit
         self._tell = tell
-        self._on_published = on_published
+        self._hears = hears
         # leases that ran out, by a clock that may be set back: nobody has taken them for certain
         self._given_up: list[Lease] = []
+        self._told: list[Note] = []  # events that messages brought along
         self._queue: list[str] = []  # shards handed out and not started yet
         self._input_open = True
         self._reason = ""  # what the worker did wrong
@@ -163,7 +189,7 @@ class Shift:
         self._silent_from = anyio.current_time() + _LAST_WORDS_S
         self._listening.deadline = min(self._listening.deadline, self._silent_from)
 
-    def _check_turn(self, message: Started | Scored) -> None:
+    def _check_turn(self, message: Started | Scored | Returned) -> None:
         """Refuse a message about a shard that the worker was never handed under this version.
 
         A shard that was lost meanwhile, and maybe handed to it again, is no fault of the worker.
@@ -192,6 +218,9 @@ class Shift:
             changes.append(self._claim(want))
         if changes:
             await self._change(changes)
+        if self._told:
+            told, self._told = self._told, []
+            await self._tell(told)
         if self._input_open and not self._queue:  # nothing that it has not begun, nothing to come
             self._input_open = False
             await self._process.end_input()
@@ -220,6 +249,21 @@ class Shift:
                             now=self._settings.now_ms,
                         )
                     )
+            case Returned(shard=shard, version=version, reason=reason):
+                self._check_turn(message)
+                if shard == self.executing:
+                    self.executing = ""
+                self._hears.returned(shard, reason)
+                lease = self.held.get(shard)
+                if lease is not None and lease.version == version:
+                    del self.held[shard]
+                    changes.append(release(lease, reason=reason))
+            case Halting(reason=reason):
+                self._hears.halting(reason)
+            case Pulse():
+                self._told.extend(self._hears.pulse(self.name, message))
+            case Noted(notes=notes):
+                self._told.extend(notes)
             case Stopped(reason=reason, exit_code=exit_code):
                 self._reason = reason
                 if exit_code:
@@ -241,6 +285,7 @@ class Shift:
             limit=limit,
             incarnation=settings.incarnation,
             now=settings.now_ms,
+            skip=self._hears.unwanted(),
         )
 
     async def _change(self, changes: Sequence[Change]) -> None:
@@ -256,7 +301,7 @@ class Shift:
                         fenced_note(shard=change.shard, worker=self.name, refusal=outcome)
                     )
                 elif not isinstance(outcome, FarmError):
-                    self._on_published(outcome[0])
+                    self._hears.published(outcome[0])
             elif isinstance(change, Claim) and not isinstance(outcome, FarmError):
                 self._allowance -= len(outcome)
                 self.held.update({lease.shard: lease for lease in outcome})
@@ -295,46 +340,27 @@ class Shift:
 
     async def _settle(self) -> None:
         """Give back what is left, charge what the worker's own fault cost, tell how it ended."""
-        code = await self._process.reap()
-        left = (code != 0 or bool(self.held)) and not self.dismissed
-        faulty = bool(self._reason) or left
-        reason = self._reason or describe_exit(code)
-        if not self._reason and code == 0:
-            reason = "it ended without the receipts of the shards it was given (exit code 0)"
-        changes = [
-            self._give_up(lease, faulty=faulty, reason=reason) for lease in self.held.values()
-        ]
-        changes += [self._release(lease, reason="its lease ran out") for lease in self._given_up]
-        ended: dict[str, str | int] = {
-            "worker": self.name,
-            "worker_pid": self._process.pid,
-            "exit_code": code,
-        }
-        told = note("worker.exited", **ended)
-        if faulty:
-            told = note("worker.failed", **ended, reason=reason)
+        departure = Departure(
+            worker=self.name,
+            worker_pid=self._process.pid,
+            exit_code=await self._process.reap(),
+            complaint=self._reason,
+            dismissed=self.dismissed,
+            executing=self.executing,
+            held=tuple(self.held.values()),
+            ran_out=tuple(self._given_up),
+        )
+        changes = departure.changes(
+            max_attempts=self._settings.max_attempts, charged=self.failure is None
+        )
         try:
             if changes:
                 await self._commit(changes)
-            await self._tell([told])
+            await self._tell([departure.told()])
         except FarmError as error:
             # the leases stay with us in the ledger; the next run takes them over at once
             self.failure = self.failure or error
         self.held.clear()
-
-    def _give_up(self, lease: Lease, *, faulty: bool, reason: str) -> Fail | Release:
-        if faulty and lease.shard == self.executing and self.failure is None:
-            return Fail(
-                shard=lease.shard,
-                worker=lease.worker,
-                version=lease.version,
-                max_attempts=self._settings.max_attempts,
-                reason=reason,
-            )
-        return self._release(lease, reason="run drained" if self.dismissed else reason)
-
-    def _release(self, lease: Lease, *, reason: str) -> Release:
-        return Release(shard=lease.shard, worker=lease.worker, version=lease.version, reason=reason)
 
     async def _drain_log(self) -> None:
         """Pass on what the worker writes on stderr as it comes; all is read, so it never blocks."""

@@ -12,6 +12,7 @@ from farm.core.ledger import Ledger
 from farm.core.plan import Plan
 from farm.core.receipt import read_receipt, receipt_name
 from farm.core.result import counts
+from farm.core.trial import has_trials
 from farm.report.build import DETAIL_CASES, Detail, Report, WorkerEvent, build
 from farm.report.caution import FLATTERING
 from farm.runtime.worker import decode_cases
@@ -56,7 +57,7 @@ def report_of(
         ledger,
         detail=_detail(store, plan, ledger) if detail else None,
         scores=list(_all_scores(store, plan, ledger)),
-        fractional=scorer(plan.identity.scorer.name).fractional,
+        fractional=_is_fractional(plan),
         # with the detail, since it reads every answer: a look at a large run stays quick
         corpus=corpus_scores(store, ledger) if detail else (),
         worker_events=None if published is None else [_event(lease) for lease in published],
@@ -84,7 +85,7 @@ def _detail(store: Store, plan: Plan, ledger: Ledger) -> Detail:
 
 
 def _all_scores(store: Store, plan: Plan, ledger: Ledger) -> Iterator[float]:
-    fractional = scorer(plan.identity.scorer.name).fractional
+    fractional = _is_fractional(plan)
     for lease in ledger.leases:
         if lease.receipt is None:
             continue
@@ -93,6 +94,11 @@ def _all_scores(store: Store, plan: Plan, ledger: Ledger) -> Iterator[float]:
         else:
             verdicts = _scores.decode(store.read_receipt(lease)).cases
             yield from (one.score for one in verdicts if counts(one.outcome))
+
+
+def _is_fractional(plan: Plan) -> bool:
+    """Say whether scores may lie between 0 and 1; of tasks each has a metric of its own."""
+    return has_trials(plan) or scorer(plan.identity.scorer.name).fractional
 
 
 def corpus_scores(store: Store, ledger: Ledger) -> tuple[CorpusScore, ...]:

@@ -6,23 +6,25 @@ It is the only writer of a run while it lives. It decides nothing about leases, 
 
 from __future__ import annotations
 
+import errno
 import math
 import os
-import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 from anyio import CancelScope, Semaphore
 from anyio.abc import TaskGroup
 
-from farm.core.change import Change, Claim, Outcome, Reclaim, Release, Renew
+from farm.core.change import Change, Claim, Outcome, Release, Renew
 from farm.core.event import Event, Note, note
-from farm.core.lease import Lease, eligible
-from farm.core.ledger import Ledger
+from farm.core.lease import Lease
+from farm.core.message import Pulse
 from farm.errors import FarmError, Fenced
 from farm.runtime.committer import Committer
+from farm.runtime.interrupts import Interrupts
 from farm.runtime.process import WorkerProcess, WorkerStartFailed
+from farm.runtime.prospects import Ending, standing, to_reclaim
 from farm.runtime.settings import RunSettings
 from farm.runtime.shift import Shift
 from farm.store.protocol import Store
@@ -34,57 +36,31 @@ _KILL_GRACE_S = 1.0
 _LONG_ENOUGH_MS = 30_000  # no lease is made longer than this because one was lost
 
 
-@dataclass(slots=True, kw_only=True)
-class Ending:
-    """How a supervised run ended, apart from what stands in the ledger."""
+class Watch(Protocol):
+    """Who looks on while a run goes; nothing here waits."""
 
-    published: list[Lease] = field(default_factory=list)
-    signal: signal.Signals | None = None
-    deadline: bool = False
+    def published(self, lease: Lease) -> None:
+        """Hear that a receipt counts."""
 
-
-def standing(ledger: Ledger) -> dict[str, int]:
-    """Give the figures that every run event carries."""
-    receipts = [lease.receipt for lease in ledger.leases if lease.receipt is not None]
-    return {
-        "completed_shards": len(receipts),
-        "active_shards": len(ledger.leases),
-        "evaluated": sum(receipt.total for receipt in receipts),
-        "correct": sum(receipt.correct for receipt in receipts),
-    }
-
-
-def to_reclaim(ledger: Ledger, is_gone: Callable[[str], bool]) -> list[Reclaim]:
-    """Give the changes that free the leases of supervisors that are provably gone."""
-    gone = {
-        lease.incarnation
-        for lease in ledger.leases
-        if lease.worker and lease.incarnation and not lease.settled
-    }
-    gone = {incarnation for incarnation in gone if is_gone(incarnation)}
-    return [
-        Reclaim(shard=lease.shard, worker=lease.worker, incarnation=lease.incarnation)
-        for lease in ledger.leases
-        if lease.incarnation in gone and not lease.settled
-    ]
-
-
-def anything_to_do(ledger: Ledger, settings: RunSettings, *, now: int) -> bool:
-    """Tell whether a run would change anything; `now` is the store's clock or the logical one."""
-    if any(eligible(lease, now=now) for lease in ledger.leases):
-        return True
-    if settings.now_ms is None and to_reclaim(ledger, settings.is_gone):
-        return True
-    return settings.wait and settings.now_ms is None and not ledger.settled
+    def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
+        """Hear how far a worker is; give what is to be told of it."""
 
 
 class Supervisor:
     """Runs workers on a store until nothing is left that it may do."""
 
     def __init__(
-        self, store: Store, settings: RunSettings, *, on_events: Callable[[Sequence[Event]], None]
+        self,
+        store: Store,
+        settings: RunSettings,
+        *,
+        on_events: Callable[[Sequence[Event]], None],
+        interrupts: Interrupts | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._settings = settings
+        self._interrupts = interrupts
+        self._watch = watch
         self._committer = Committer(store, on_events=on_events)
         self._cap = Semaphore(settings.workers)
         self._shifts: dict[str, Shift] = {}
@@ -99,7 +75,8 @@ class Supervisor:
         self._ending = Ending()
         cases = max(1, store.plan.cases // max(1, len(store.plan.shards)))
         one_by_one = settings.delay_ms or settings.isolation  # shards that take their time
-        self._batch = 1 if one_by_one else max(1, _BATCH_CASES // cases)
+        by_cases = 1 if one_by_one else max(1, _BATCH_CASES // cases)
+        self._batch = settings.shards_per_batch or by_cases
         self._share = settings.share(len(store.plan.shards))
         self._ttl_ms = settings.ttl_ms
 
@@ -110,7 +87,8 @@ class Supervisor:
         """
         async with anyio.create_task_group() as service:
             service.start_soon(self._committer.run)
-            service.start_soon(self._watch_signals, service)
+            if self._interrupts is not None:
+                service.start_soon(self._watch_signals, service, self._interrupts)
             if self._settings.now_ms is None:
                 service.start_soon(self._renew)
             await self._supervise()
@@ -187,6 +165,7 @@ class Supervisor:
             limit=self._limit(self._share),
             incarnation=settings.incarnation,
             now=settings.now_ms,
+            skip=self.unwanted(),
         )
         leases = await self._commit_or_fail([claim])
         if not leases:
@@ -227,7 +206,7 @@ class Supervisor:
                 ttl_ms=lambda: self._ttl_ms,
                 commit=self._commit,
                 tell=self._committer.tell,
-                on_published=self._ending.published.append,
+                hears=self,
             )
             self._shifts[name] = shift
             del self._starting[name]
@@ -243,6 +222,29 @@ class Supervisor:
             self._cap.release()
             self._shift_ended.set()
             self._shift_ended = anyio.Event()
+
+    def published(self, lease: Lease) -> None:
+        """Take note of a receipt that counts."""
+        self._ending.published.append(lease)
+        if self._watch is not None:
+            self._watch.published(lease)
+
+    def returned(self, shard: str, reason: str) -> None:
+        """Take note of a shard that was given back."""
+        self._ending.returned[shard] = reason
+
+    def unwanted(self) -> frozenset[str]:
+        """Say which shards were given back."""
+        return frozenset(self._ending.returned)
+
+    def halting(self, reason: str) -> None:
+        """End the run as pending: workers may finish what they have out."""
+        self._ending.halted = self._ending.halted or reason
+        self._drain(grace_s=self._settings.grace_s)
+
+    def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
+        """Pass on how far a worker is."""
+        return () if self._watch is None else self._watch.pulse(worker, pulse)
 
     def _judge(self, shift: Shift) -> None:
         if shift.failure is not None:
@@ -266,7 +268,10 @@ class Supervisor:
             try:
                 return await WorkerProcess.spawn(command)
             except OSError as error:
-                reason = str(error)
+                where = f"{error.filename!r}: " if error.filename else ""
+                reason = where + os.strerror(error.errno or 0).lower()
+                if error.errno == errno.EAGAIN:
+                    reason += " (raise `ulimit -u`, or give fewer --workers)"
             if pause_s is None:
                 break
             await self._committer.tell(
@@ -356,29 +361,23 @@ class Supervisor:
 
     def _drain(self, *, grace_s: float) -> None:
         self._draining = True
+        self._committer.hasty = True
         self._drain_begun.set()
         self._dispatching.cancel()
         for shift in self._shifts.values():
             shift.dismiss(grace_s=grace_s)
 
-    async def _watch_signals(self, service: TaskGroup) -> None:
-        """Drain on the first signal, end the workers on the second, leave on the third.
+    async def _watch_signals(self, service: TaskGroup, interrupts: Interrupts) -> None:
+        """Drain on the first signal, end the workers on the second; the third leaves by itself.
 
         Nothing here waits for the disk: a person who presses again is heard at once.
         """
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            count = 0
-            async for number in signals:
-                count += 1
-                if count == 1:
-                    self._ending.signal = number
-                    reason = f"{number.name}: workers may finish their shards"
-                    self._drain(grace_s=self._settings.grace_s)
-                    service.start_soon(self._announce, reason)
-                elif count == 2:
-                    self._drain(grace_s=0)
-                else:
-                    os._exit(128 + number)
+        number = await interrupts.next()
+        self._ending.signal = number
+        self._drain(grace_s=self._settings.grace_s)
+        service.start_soon(self._announce, f"{number.name}: workers may finish their shards")
+        await interrupts.next()
+        self._drain(grace_s=0)
 
     async def _announce(self, reason: str) -> None:
         try:

@@ -1,26 +1,33 @@
 """What a store says, case by case: its cases with their verdicts, as the rows of statistics.
 
 A store is read at one moment, that of its ledger. Texts of cases pass by a shard at a time; what
-is kept of a case is its row.
+is kept of a case is its row. Where models were asked, a store holds a run for each of them, and
+what a case lacks, the answer, is taken from the receipts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from farm.core.answer import answers_of
 from farm.core.case import Case
+from farm.core.generation import Generation
+from farm.core.lease import Lease
 from farm.core.ledger import Ledger
-from farm.core.plan import Plan
-from farm.core.receipt import read_receipt, receipt_name
+from farm.core.plan import Plan, Shard
+from farm.core.receipt import Receipt, read_receipt, receipt_name
 from farm.core.result import PENDING, CaseResult, counts
+from farm.core.task import TaskSpec
+from farm.core.trial import decode_tasks, has_trials, read_trial
 from farm.errors import Corrupt
+from farm.scoring.registry import scorer
 from farm.stats.evalrun import EvalRun
-from farm.store.protocol import Store
+from farm.store.protocol import TASKS_FILE, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,8 @@ class Recorded:
     model: str
     store: Store
     ledger: Ledger
+    asked: str = ""  # the model as the store names it, where models were asked; "" elsewhere
+    tasks: Mapping[str, TaskSpec] = field(default_factory=dict)  # by id, where models were asked
 
     @property
     def plan(self) -> Plan:
@@ -56,6 +65,8 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     token_nll: float | UnsetType = UNSET
     token_count: int | UnsetType = UNSET
     targets: tuple[str, ...] | UnsetType = UNSET
+    latency_s: float | UnsetType = UNSET  # of answers only
+    failure: str | UnsetType = UNSET  # why there is no answer, of answers only
 
     @property
     def task_id(self) -> str:
@@ -63,12 +74,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
         return given(self.task, self.id)
 
 
-class _WithId(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-K = TypeVar("K", bound=_WithId)
+K = TypeVar("K", Case, Facts)
 V = TypeVar("V")
 D = TypeVar("D")
 
@@ -77,8 +83,29 @@ _cases = msgspec.json.Decoder(list[Case])
 
 
 def recorded(store: Store, *, model: str) -> Recorded:
-    """Open a store's run for reading, as it stands now."""
+    """Open a store's run of recorded predictions for reading, as it stands now."""
     return Recorded(model=model, store=store, ledger=store.ledger())
+
+
+def recordings(store: Store, *, names: Sequence[str]) -> list[Recorded]:
+    """Open a store for reading, as it stands now: a run for each model it has.
+
+    `names` are what reports call them, one for each model of the plan, in its order; a store of
+    recorded predictions has one. Raises `Corrupt` when the tasks of an evaluation are not its own.
+    """
+    if not has_trials(store.plan):
+        return [recorded(store, model=name) for name in names]
+    ledger, tasks = store.ledger(), tasks_of(store)
+    return [
+        Recorded(model=name, store=store, ledger=ledger, asked=asked, tasks=tasks)
+        for name, asked in zip(names, store.plan.identity.models, strict=True)
+    ]
+
+
+def tasks_of(store: Store) -> dict[str, TaskSpec]:
+    """Read the tasks of an evaluation, by id, in their order."""
+    tasks = decode_tasks(store.read_kept(TASKS_FILE), path=TASKS_FILE)
+    return {task.task_id: task for task in tasks}
 
 
 def facts(run: Recorded) -> Iterator[tuple[Facts, CaseResult | None]]:
@@ -91,22 +118,51 @@ def whole_cases(run: Recorded) -> Iterator[tuple[Case, CaseResult | None]]:
     return _judged(run, _cases)
 
 
+def rows_of_shard(
+    runs: Mapping[str, Recorded], shard: Shard, lease: Lease
+) -> Iterator[tuple[EvalRun, Generation]]:
+    """Yield the trials of a shard that is done, of all models, with what was answered.
+
+    `runs` are the runs of one store by the model as the store names it.
+    """
+    if lease.receipt is None:
+        return
+    store = next(iter(runs.values())).store
+    path = receipt_name(lease.shard, lease.version)
+    receipt = read_receipt(store.read_receipt(lease), lease.receipt, path=path)
+    cases = _facts.decode(b"[" + store.read_cases(shard)[:-1].replace(b"\n", b",") + b"]")
+    _check_ids(cases, receipt.cases, shard, path=path)
+    answers = answers_of(receipt, path=path)
+    for case, verdict, answer in zip(cases, receipt.cases, answers, strict=True):
+        run = runs[read_trial(case.id).model]
+        yield trial(run, _with_answer(case, answer), verdict), answer
+
+
 def trial(run: Recorded, case: Facts, verdict: CaseResult | None) -> EvalRun:
     """Return a case as a row; without a verdict it is "pending", and missing as an error is."""
     counted = verdict if verdict is not None and counts(verdict.outcome) else None
+    used = run.plan.identity.scorer
+    metric, told = used.name, {"metric_version": used.version}
+    if run.asked:
+        task = run.tasks[case.task_id]
+        metric = task.metric_name
+        told = {"metric_version": scorer(metric).version, "post_process": task.post_process}
+    if case.failure is not UNSET:
+        told["error"] = case.failure
     return EvalRun(
         model_id=run.model,
         task_id=case.task_id,
         sample=given(case.sample, 0),
         category=given(case.category, ""),
-        metric_name=run.plan.identity.scorer.name,
+        metric_name=metric,
         score=None if counted is None else counted.score,
         correct=None if counted is None else counted.correct,
         outcome=PENDING if verdict is None else verdict.outcome,
         confidence=given(case.confidence, None),
         token_nll=given(case.token_nll, None),
         token_count=given(case.token_count, None),
-        metadata={"metric_version": run.plan.identity.scorer.version},
+        latency_s=given(case.latency_s, None),
+        metadata=told,
     )
 
 
@@ -122,11 +178,53 @@ def _judged(
         # records hold no raw newline, so one array is decoded instead of many lines
         records = run.store.read_cases(shard)
         cases = decoder.decode(b"[" + records[:-1].replace(b"\n", b",") + b"]")
-        if lease.receipt is None:
+        receipt, path = None, receipt_name(lease.shard, lease.version)
+        if lease.receipt is not None:
+            receipt = read_receipt(run.store.read_receipt(lease), lease.receipt, path=path)
+            _check_ids(cases, receipt.cases, shard, path=path)
+        if run.asked:
+            yield from _asked(run, cases, receipt, path=path)
+        elif receipt is None:
             yield from ((case, None) for case in cases)
+        else:
+            yield from zip(cases, receipt.cases, strict=True)
+
+
+def _check_ids(
+    cases: Sequence[K], verdicts: Sequence[CaseResult], shard: Shard, *, path: str
+) -> None:
+    if [case.id for case in cases] != [verdict.id for verdict in verdicts]:
+        raise Corrupt(path=path, reason=f"its verdicts are not on the cases of {shard.name}")
+
+
+def _asked(
+    run: Recorded, cases: Sequence[K], receipt: Receipt | None, *, path: str
+) -> Iterator[tuple[K, CaseResult | None]]:
+    """Yield one model's cases, named by their question, with what it answered."""
+    answers = None if receipt is None else answers_of(receipt, path=path)
+    for place, case in enumerate(cases):
+        which = read_trial(case.id)
+        if which.model != run.asked:
             continue
-        path = receipt_name(lease.shard, lease.version)
-        verdicts = read_receipt(run.store.read_receipt(lease), lease.receipt, path=path).cases
-        if [case.id for case in cases] != [verdict.id for verdict in verdicts]:
-            raise Corrupt(path=path, reason=f"its verdicts are not on the cases of {shard.name}")
-        yield from zip(cases, verdicts, strict=True)
+        bare = msgspec.structs.replace(case, id=which.question)
+        if receipt is None or answers is None:
+            yield bare, None
+        else:
+            yield _with_answer(bare, answers[place]), receipt.cases[place]
+
+
+def _with_answer(case: K, answer: Generation) -> K:
+    """Fill in what an asked case lacks: a whole case its response, facts their figures."""
+    known: dict[str, object] = {
+        "confidence": answer.confidence,
+        "token_nll": answer.token_nll,
+        "token_count": answer.token_count,
+    }
+    if isinstance(case, Case):
+        known["response"] = answer.text
+    else:
+        known["latency_s"] = answer.latency_s
+        known["failure"] = answer.failure and f"{answer.failure.kind}: {answer.failure.detail}"
+    return msgspec.structs.replace(
+        case, **{name: value for name, value in known.items() if value is not None}
+    )

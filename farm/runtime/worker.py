@@ -14,7 +14,7 @@ import msgspec
 
 from farm.core.case import ScoredInput
 from farm.core.message import Assignment, Batch, Message, Progressed, Scored, Started
-from farm.core.plan import Plan, Shard
+from farm.core.plan import TASKS, Plan, Shard
 from farm.core.receipt import (
     Receipt,
     ReceiptReference,
@@ -38,6 +38,8 @@ _decoder = msgspec.json.Decoder(list[ScoredInput])
 
 def scorer_of(plan: Plan) -> Scorer:
     """Give the scorer a plan names; another version than the planned one is another scorer."""
+    if plan.identity.scorer.name == TASKS:
+        raise SpecError("the cases of this run are asked of models: continue it with `farm eval`")
     found = scorer(plan.identity.scorer.name)
     if found.version != plan.identity.scorer.version:
         raise SpecError(

@@ -12,8 +12,8 @@ import farm.lean  # noqa: F401  isort: skip  before anything that imports msgspe
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -40,14 +40,8 @@ _PARENT_CHECK_S = 0.5
 def main(argv: list[str]) -> int:
     """Serve batches from stdin until it ends; give the exit code."""
     options = dict(zip(argv[::2], argv[1::2], strict=True))
-    protocol = _private_stdout()
+    say = open_protocol()
     die_with_parent(int(options["--parent"]))
-
-    def say(message: Message) -> None:
-        data = encode_line(message)
-        while data:
-            data = data[os.write(protocol, data) :]
-
     try:
         with DirectoryStore(options["--store"]) as store, ExitStack() as opened:
             worker = Worker(
@@ -83,6 +77,18 @@ def _open_sandbox(options: dict[str, str], opened: ExitStack) -> ProgramRunner:
     return opened.enter_context(Sandbox(settings, slots=1))
 
 
+def open_protocol() -> Callable[[Message], None]:
+    """Take stdout for messages alone and give what says them; descriptor 1 becomes stderr."""
+    protocol = _private_stdout()
+
+    def say(message: Message) -> None:
+        data = encode_line(message)
+        while data:
+            data = data[os.write(protocol, data) :]
+
+    return say
+
+
 def _private_stdout() -> int:
     private = os.dup(1)
     os.set_inheritable(private, False)
@@ -107,15 +113,16 @@ def die_with_parent(parent: int) -> None:
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
+        import threading  # as late: Linux has no need of it
+
         threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
     if os.getppid() != parent:  # it died before the kernel was asked
         os._exit(1)
 
 
 def _watch_parent(parent: int) -> None:
-    alarm = threading.Event()
     while os.getppid() == parent:
-        alarm.wait(_PARENT_CHECK_S)
+        time.sleep(_PARENT_CHECK_S)
     os._exit(1)
 
 

@@ -63,11 +63,13 @@ class ProgramVerdict(Protocol):
 class ProgramRunner(Protocol):
     """Runs programs where they can do no harm."""
 
-    def judge(self, code: str, assertions: Sequence[str], /) -> ProgramVerdict:
+    def judge(
+        self, code: str, assertions: Sequence[str], /, *, timeout_s: float = ...
+    ) -> ProgramVerdict:
         """Run a program and judge it by assertions, of which there is at least one.
 
-        Raises `SandboxLost` when there is no verdict on this program, `SandboxUnavailable` when
-        none can be run at all.
+        `timeout_s` is for all of it; without one the runner's own holds. Raises `SandboxLost`
+        when there is no verdict on this program, `SandboxUnavailable` when none can be run at all.
         """
 
 
@@ -91,7 +93,7 @@ def judge_programs(
     results: list[CaseResult] = []
     around: set[Isolation] = set()
     for case in cases:
-        result, isolation = _judge(case, runner)
+        result, isolation = judge_program(case.id, case.response, targets_of(case), runner)
         results.append(result)
         if isolation is not None:
             around.add(isolation)
@@ -100,34 +102,41 @@ def judge_programs(
     return results, weakest(around)
 
 
-def _judge(case: ScoredInput, runner: ProgramRunner) -> tuple[CaseResult, Isolation | None]:
-    """Judge one case.
+def judge_program(
+    id: str,
+    response: str,
+    assertions: Sequence[str],
+    runner: ProgramRunner,
+    *,
+    timeout_s: float | None = None,
+) -> tuple[CaseResult, Isolation | None]:
+    """Judge one case whose response is a program.
 
     In this order: unscorable (no target is an assertion), empty, unparsed (no program in the
     response), then what became of the program: correct (every assertion passed), wrong, or
     timeout. A program that could not be judged, or was out of time for want of a processor
     twice, is an error: that says nothing about it.
     """
-    assertions = targets_of(case)
     if not any(map(is_assertion, assertions)):
-        return _unrun(case, UNSCORABLE), None
-    if not case.response or case.response.isspace():
-        return _unrun(case, EMPTY), None
-    code = extract_code(case.response)
+        return _unrun(id, UNSCORABLE), None
+    if not response or response.isspace():
+        return _unrun(id, EMPTY), None
+    code = extract_code(response)
     if not code:
-        return _unrun(case, UNPARSED), None
+        return _unrun(id, UNPARSED), None
+    limit = {} if timeout_s is None else {"timeout_s": timeout_s}
     try:
-        verdict = runner.judge(code, assertions)
+        verdict = runner.judge(code, assertions, **limit)
         if _says_little(verdict):
-            verdict = runner.judge(code, assertions)  # the machine may be less busy now
+            verdict = runner.judge(code, assertions, **limit)  # the machine may be less busy now
     except SandboxLost:
-        return _unrun(case, ERROR), None
+        return _unrun(id, ERROR), None
     around = isolation_of(verdict.isolation)
     if _says_little(verdict):
-        return _unrun(case, ERROR), around
+        return _unrun(id, ERROR), around
     outcome = _OUTCOMES[verdict.outcome]
     result = CaseResult(
-        id=case.id,
+        id=id,
         correct=outcome == CORRECT,
         score=verdict.score,
         outcome=outcome,
@@ -140,5 +149,5 @@ def _says_little(verdict: ProgramVerdict) -> bool:
     return verdict.outcome == "timeout" and verdict.starved and not verdict.spent
 
 
-def _unrun(case: ScoredInput, outcome: str) -> CaseResult:
-    return CaseResult(id=case.id, correct=False, score=0.0, outcome=outcome)
+def _unrun(id: str, outcome: str) -> CaseResult:
+    return CaseResult(id=id, correct=False, score=0.0, outcome=outcome)

@@ -13,7 +13,6 @@ This module loads nothing heavy, since every worker process uses it. Writing is
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -42,20 +41,6 @@ class StagedCases(Struct, frozen=True, kw_only=True):
     dataset_sha256: str
     tasks_sha256: str
     shards: tuple[ShardCases, ...]
-
-
-def read_shard(path: str, extents: Iterable[Extent]) -> bytes:
-    """Return the concatenated extents of a cases file: canonical records, a line each.
-
-    Raises Corrupt when the file is missing or ends before an extent does, StorageError when
-    the disk fails. Whether the bytes are the right ones is for the caller to check, by the
-    shard's digest.
-    """
-    fd = open_to_read(path)
-    try:
-        return b"".join([read_extent(fd, path, extent) for extent in extents])
-    finally:
-        os.close(fd)
 
 
 def open_to_read(path: str) -> int:

@@ -1,13 +1,15 @@
 """The cost ledger of a run on disk: a file of entries that only grows, one JSON line each.
 
 An entry is handed to the kernel before the call it tells of is made, so a killed process leaves
-the calls it had in flight behind as begun and never ended. Lines are synced by `sync` and
+the calls it had in flight behind as begun and never ended. Under an event loop the entries of one
+turn share a write. Lines are synced by `sync` and
 `close`; a power cut can take what came after, and never an answer (farm.store.cache has those).
 Several processes may append at once. The sums are the business of farm.core.cost.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import stat
@@ -27,7 +29,7 @@ from farm.core.cost import (
     Spent,
 )
 from farm.core.generation import Generation, Request
-from farm.errors import Corrupt, StorageError
+from farm.errors import Corrupt, SpecError, StorageError
 from farm.files.atomic import full_sync, storage_errors, write_fully
 from farm.files.incarnation import current_incarnation, is_gone
 
@@ -52,26 +54,36 @@ class CostLedger:
         self._price_names = price_names or {}
         self._process = secrets.token_hex(4)
         self._calls = 0
-        self._models: dict[int, str] = {}  # call -> model, of calls that are out
-        self._fold = CostFold()
-        self._offset = 0
-        self._line = 0
-        self._suspect = 0  # the number of a line that is no entry, until the next one is seen
+        self._models: dict[int, tuple[str, str]] = {}  # call -> model, digest; of calls out now
+        self._unkept: set[str] = set()  # requests that were answered to this process
+        self._gathered: list[bytes] = []  # lines that are to be written at the end of this turn
+        self._turn: asyncio.Future[None] | None = None  # done when they are written
         self._broken = ""
         with storage_errors(path):
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(path, flags, 0o600)
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise StorageError(path=path, reason="not a regular file")
-        self._catch_up()
-        torn = self._offset < os.fstat(self._fd).st_size
-        opened = Opened(process=self._process, incarnation=current_incarnation())
+        self._entries = _Entries(path, self._fd)
+        self._entries.catch_up()
+        self._check_currency()
+        torn = self._entries.offset < os.fstat(self._fd).st_size
+        opened = Opened(
+            process=self._process,
+            incarnation=current_incarnation(),
+            currency=prices.currency,
+        )
         self._append(opened, after=b"\n" if torn else b"")
+
+    @property
+    def currency(self) -> str:
+        """What money is counted in."""
+        return self._prices.currency
 
     def begin(self, request: Request, *, digest: str, attempt: int) -> int:
         """Write down that a call is about to be made; attempts count from 1."""
         self._calls += 1
-        self._models[self._calls] = request.model_id
+        self._models[self._calls] = request.model_id, digest
         begun = Begun(
             process=self._process,
             call=self._calls,
@@ -84,7 +96,7 @@ class CostLedger:
 
     def settle(self, call: int, generation: Generation | None) -> None:
         """Write down how a call ended; None is a call that was given up."""
-        model = self._models.pop(call)
+        model, digest = self._models.pop(call)
         usage = None if generation is None else generation.usage
         price = self._prices.models.get(self._price_names.get(model, model))
         if generation is None:
@@ -99,25 +111,36 @@ class CostLedger:
             money=None if usage is None or price is None else price.charge(usage),
         )
         self._append(ended)
+        if how == "answered":
+            self._unkept.add(digest[:_DIGEST_LENGTH])
 
     def kept(self, digest: str) -> None:
         """Write down that an answer is durable, if a call for it was answered and is not kept."""
-        self._catch_up()
-        if self._fold.awaits_keeping(digest[:_DIGEST_LENGTH]):
-            self._append(Kept(digest=digest[:_DIGEST_LENGTH]))
+        short = digest[:_DIGEST_LENGTH]
+        # what earlier processes left is known since this one opened the ledger
+        if short in self._unkept or self._entries.fold.awaits_keeping(short):
+            self._unkept.discard(short)
+            self._append(Kept(digest=short))
+
+    async def written(self) -> None:
+        """Wait until every entry so far is with the kernel."""
+        if self._turn is not None:
+            await asyncio.shield(self._turn)
 
     def spent(self) -> Spent:
         """Sum up tokens and money, over all processes and resumes."""
-        self._catch_up()
-        return self._fold.spent
+        self._flush()
+        self._entries.catch_up()
+        return self._entries.fold.spent
 
     def spending(self) -> dict[str, Spending]:
         """Sum up everything, by model."""
-        self._catch_up()
-        return self._fold.spending(gone=is_gone)
+        self._flush()
+        self._entries.catch_up()
+        return self._entries.fold.spending(gone=is_gone)
 
     def sync(self) -> None:
-        """Make all entries so far durable; blocks."""
+        """Make all entries that were written durable; blocks, and may be called in any thread."""
         with storage_errors(self.path):
             full_sync(self._fd)
 
@@ -125,6 +148,7 @@ class CostLedger:
         """Make the entries durable and close the file."""
         if self._fd >= 0:
             try:
+                self._flush()
                 self.sync()
             finally:
                 os.close(self._fd)
@@ -133,23 +157,76 @@ class CostLedger:
     def _append(self, entry: Entry, *, after: bytes = b"") -> None:
         if self._broken:
             raise StorageError(path=self.path, reason=self._broken)
+        self._gathered.append(after + _encoder.encode(entry) + b"\n")
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # no loop: nobody to gather with
+            self._flush()
+            return
+        if self._turn is None:
+            self._turn = loop.create_future()
+            loop.call_soon(self._end_turn, self._turn)
+
+    def _end_turn(self, turn: asyncio.Future[None]) -> None:
+        self._turn = None
+        try:
+            self._flush()
+        except StorageError as error:
+            turn.set_exception(error)
+            turn.exception()  # whoever waits is told; when nobody does, the next entry is refused
+        else:
+            turn.set_result(None)
+
+    def _flush(self) -> None:
+        lines, self._gathered = b"".join(self._gathered), []
+        if not lines:
+            return
         try:
             with storage_errors(self.path):
-                write_fully(self._fd, after + _encoder.encode(entry) + b"\n")
+                write_fully(self._fd, lines)
         except StorageError as error:
             self._broken = str(error)
             raise
 
-    def _catch_up(self) -> None:
+    def _check_currency(self) -> None:
+        before = self._entries.currency
+        if self._entries.fold.spent.money and before != self._prices.currency:
+            raise SpecError(
+                f"{self.path}: money was counted in {before} so far, the price list is in "
+                f"{self._prices.currency}: give the list of before"
+            )
+
+
+def read_spending(path: str) -> tuple[dict[str, Spending], str]:
+    """Sum up a ledger without adding to it, by model; give the currency of its money as well."""
+    with storage_errors(path), open(path, "rb", buffering=0) as file:
+        entries = _Entries(path, file.fileno())
+        entries.catch_up()
+    return entries.fold.spending(gone=is_gone), entries.currency
+
+
+class _Entries:
+    """The entries of a ledger, folded as far as they were read."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.fold = CostFold()
+        self.currency = "USD"
+        self.offset = 0
+        self._path = path
+        self._fd = fd
+        self._line = 0
+        self._suspect = 0  # the number of a line that is no entry, until the next one is seen
+
+    def catch_up(self) -> None:
         """Fold the whole lines that were appended since the last time, by whomever."""
         rest = b""
         while True:
-            with storage_errors(self.path):
-                block = os.pread(self._fd, _BLOCK, self._offset + len(rest))
+            with storage_errors(self._path):
+                block = os.pread(self._fd, _BLOCK, self.offset + len(rest))
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
                 self._line += 1
-                self._offset += len(line) + 1
+                self.offset += len(line) + 1
                 if line:
                     self._take(line)
             if len(block) < _BLOCK:
@@ -166,10 +243,12 @@ class CostLedger:
         if self._suspect and not isinstance(entry, Opened):
             raise self._corrupt()
         self._suspect = 0  # whoever opened next found a line that was cut short, and ended it
-        self._fold.add(entry)
+        if isinstance(entry, Opened):
+            self.currency = entry.currency
+        self.fold.add(entry)
 
     def _corrupt(self) -> Corrupt:
-        return Corrupt(path=self.path, reason=f"line {self._suspect} is not an entry")
+        return Corrupt(path=self._path, reason=f"line {self._suspect} is not an entry")
 
 
 _encoder = msgspec.json.Encoder()

@@ -5,6 +5,7 @@
     plan.json      identity, scorer, shards with counts, digests, places; written once
     cases.jsonl    the shards' canonical records; written once
     cases.order    the bucket of each record in file order; written once
+    tasks.jsonl    where models are asked: the tasks, with their metrics; written once
     ledger.json    the snapshot of all leases, replaced whole by every commit
     receipts/      immutable, one a (shard, version); losers are kept, never counted
     events.jsonl   append only
@@ -159,6 +160,15 @@ class DirectoryStore:
         data = b"".join([read_extent(self._cases_fd, path, extent) for extent in shard.extents])
         if sha256(data).hexdigest() != shard.sha256:
             raise Corrupt(path=path, reason=f"the cases of {shard.name} do not match their digest")
+        return data
+
+    def read_kept(self, name: str) -> bytes:
+        """Give a file of an evaluation, held against its digest in the plan."""
+        path = os.path.join(self.path, name)
+        with _must_be_there(path):
+            data = self._folder.read(name)
+        if not self.plan.seals(name, data):
+            raise Corrupt(path=path, reason="edited: its digest is not the one in the plan")
         return data
 
     def put_receipts(self, receipts: Mapping[str, bytes]) -> None:

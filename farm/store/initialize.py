@@ -27,7 +27,7 @@ from farm.core.plan import (
     first_ledger,
     make_plan,
 )
-from farm.errors import SpecError
+from farm.errors import SpecError, StorageError
 from farm.files.atomic import Folder, make_folders, remove_folders, storage_errors
 from farm.files.fresh import FreshFile
 from farm.files.incarnation import is_alive
@@ -71,7 +71,8 @@ def check_request(plan: Plan, request: Request, *, store: str) -> None:
     stored = plan.identity
     dataset = stored.dataset_sha256
     if request.input is not None:
-        with tempfile.TemporaryDirectory(prefix="farm-") as folder:
+        with contextlib.ExitStack() as stack:
+            folder = _scratch(store, stack) if must_spool(request.input) else ""
             dataset = _digest(_source(request.input, folder), request.rules)
     given = Identity(
         dataset_sha256=dataset,
@@ -80,6 +81,18 @@ def check_request(plan: Plan, request: Request, *, store: str) -> None:
         models=stored.models if request.models is None else request.models,
     )
     check_identity(stored, given, store=store)
+
+
+def _scratch(store: str, stack: contextlib.ExitStack) -> str:
+    """Make a folder for a copy of the input: beside the cases, where the like of it has found room.
+
+    A store that cannot be written is held against its input all the same.
+    """
+    try:
+        return stack.enter_context(staging_folder(store))
+    except StorageError:
+        with storage_errors("the folder for temporary files"):
+            return stack.enter_context(tempfile.TemporaryDirectory(prefix="farm-"))
 
 
 def initialize(path: str, request: Request, *, default_scorer: ScorerName) -> None:
@@ -183,12 +196,11 @@ def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Pla
 
 def _stage_copy(staging: str, original: DirectoryStore, *, scorer: ScorerName) -> Plan:
     for name in (CASES_NAME, ORDER_NAME):
-        with (
-            open(os.path.join(original.path, name), "rb") as source,
-            FreshFile(os.path.join(staging, name)) as copy,
-        ):
-            while block := source.read(_COPY_BYTES):
-                copy.write(block)
+        path = os.path.join(original.path, name)
+        with FreshFile(os.path.join(staging, name)) as copy, storage_errors(path):
+            with open(path, "rb") as source:
+                while block := source.read(_COPY_BYTES):
+                    copy.write(block)
             copy.sync()
     plan = original.plan
     plan = make_plan(

@@ -30,12 +30,17 @@ class MemoryStore:
         plan: Plan,
         *,
         cases: Mapping[str, bytes],
+        kept: Mapping[str, bytes] | None = None,
         invocation_id: str = "",
         clock: Callable[[], float] = lambda: time.time() * 1000,
     ) -> None:
-        """Make a store for `plan`; `cases` gives each shard's canonical records."""
+        """Make a store for `plan`; `cases` gives each shard's canonical records.
+
+        `kept` are the files of an evaluation, by name.
+        """
         self._plan = plan
         self._cases = dict(cases)
+        self._kept = dict(kept or {})
         self._counts = {shard.name: shard.cases for shard in plan.shards}
         self._ledger = first_ledger(plan)
         self._receipts: dict[str, bytes] = {}
@@ -70,6 +75,13 @@ class MemoryStore:
             raise Corrupt(path="memory", reason=f"the cases of {shard.name} do not match")
         return data
 
+    def read_kept(self, name: str) -> bytes:
+        """Give a file of an evaluation, held against its digest in the plan."""
+        data = self._kept.get(name)
+        if data is None or not self._plan.seals(name, data):
+            raise Corrupt(path=name, reason="missing or edited, and the run counts on it")
+        return data
+
     def put_receipts(self, receipts: Mapping[str, bytes]) -> None:
         """Keep receipts, once each; see `Store.put_receipts`."""
         with self._lock:
@@ -98,18 +110,22 @@ class MemoryStore:
     def tell(self, notes: Sequence[Note]) -> list[Event]:
         """Append events that no commit told of."""
         with self._lock:
-            told = [
-                stamp(
-                    noted,
-                    now_ms=self._clock(),
-                    run_id=self._plan.run_id,
-                    invocation_id=self._invocation_id,
-                    seq=len(self._events) + place,
-                )
-                for place, noted in enumerate(notes, start=1)
-            ]
+            told = self.number(notes)
             self._events.extend(told)
             return told
+
+    def number(self, notes: Sequence[Note]) -> list[Event]:
+        """Stamp events with the numbers that would follow, without keeping them."""
+        return [
+            stamp(
+                noted,
+                now_ms=self._clock(),
+                run_id=self._plan.run_id,
+                invocation_id=self._invocation_id,
+                seq=len(self._events) + place,
+            )
+            for place, noted in enumerate(notes, start=1)
+        ]
 
     def events(self) -> Iterator[Event]:
         """Read the run's events from the first on."""

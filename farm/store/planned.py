@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections.abc import Mapping, Set
 from sys import byteorder
 
 from farm.core.ledger import encode_ledger
@@ -23,16 +24,20 @@ _LOCK_TIMEOUT_S = 10.0
 _OURS = {CASES_NAME, ORDER_NAME, RECEIPTS, LEDGER_FILE, LOCK_FILE, RUN_LOCK_FILE, "lost+found"}
 
 
-def ensure_planned(path: str, plan: Plan, *, cases: bytes) -> bool:
+def ensure_planned(
+    path: str, plan: Plan, *, cases: bytes, extras: Mapping[str, bytes] | None = None
+) -> bool:
     """Make a store at `path` or hold the one that is there against `plan`; True when it was made.
 
-    `cases` are the canonical records in the order of the plan's shards. Raises
+    `cases` are the canonical records in the order of the plan's shards, `extras` files that the
+    plan speaks of, by name. Raises
     `IdentityMismatch` for the store of another plan, `SpecError` for a folder of other things.
     """
     if os.path.exists(os.path.join(path, PLAN_FILE)):
         _check_same(path, plan)
         return False
-    _check_vacant(path)
+    more = extras or {}
+    _check_vacant(path, ours=_OURS | more.keys())
     make_folders(path)
     lock = FileLock(os.path.join(path, LOCK_FILE))
     folder = Folder(path)
@@ -46,6 +51,8 @@ def ensure_planned(path: str, plan: Plan, *, cases: bytes) -> bool:
                 os.makedirs(os.path.join(path, RECEIPTS), 0o700, exist_ok=True)
             folder.replace(CASES_NAME, cases)
             folder.replace(ORDER_NAME, _order(plan))
+            for name, data in more.items():
+                folder.replace(name, data)
             folder.replace(LEDGER_FILE, encode_ledger(first_ledger(plan))[0])
             folder.replace(PLAN_FILE, encode_plan(plan))
     finally:
@@ -64,18 +71,18 @@ def _check_same(path: str, plan: Plan) -> None:
         )
 
 
-def _check_vacant(path: str) -> None:
+def _check_vacant(path: str, *, ours: Set[str]) -> None:
     if not os.path.exists(path):
         return
     if not os.path.isdir(path):
-        raise SpecError(f"{path!r} is a file: give --output a directory")
+        raise SpecError(f"{path!r} is a file: give a directory")
     with storage_errors(path):
         names = sorted(os.listdir(path))
-    foreign = [name for name in names if name not in _OURS and not name.endswith(".tmp")]
+    foreign = [name for name in names if name not in ours and not name.endswith(".tmp")]
     if foreign:
         raise SpecError(
             f"{path!r} is neither empty nor a store, it holds {foreign[0]!r}: "
-            "give --output a new or empty directory"
+            "give a new or empty directory"
         )
 
 

@@ -13,6 +13,9 @@ from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan, Shard
 
+TASKS_FILE = "tasks.jsonl"  # of an evaluation: its tasks, a line each
+MODELS_FILE = "models.json"  # of an evaluation: what decides on its models' answers
+
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a commit: the ledger after it, an outcome for each change, and the events."""
@@ -45,6 +48,9 @@ class Store(Protocol):
     def read_cases(self, shard: Shard) -> bytes:
         """Give a shard's canonical records, each ended by a newline, held against its digest."""
 
+    def read_kept(self, name: str) -> bytes:
+        """Give a file of an evaluation, held against its digest in the plan, or raise `Corrupt`."""
+
     def put_receipts(self, receipts: Mapping[str, bytes]) -> None:
         """Make receipts durable under their names (`receipt_name`), once each.
 
@@ -59,6 +65,9 @@ class Store(Protocol):
 
     def tell(self, notes: Sequence[Note]) -> list[Event]:
         """Append events that no commit told of."""
+
+    def number(self, notes: Sequence[Note]) -> list[Event]:
+        """Stamp events with the numbers that would follow, without keeping them."""
 
     def events(self) -> Iterator[Event]:
         """Read the run's events from the first on."""

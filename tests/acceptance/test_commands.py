@@ -10,13 +10,14 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from farm.cli.main import COMMANDS
+from farm.cli.overview import COMMANDS
 from tests.acceptance.shell import (
     FARM,
     SAMPLE,
@@ -94,6 +95,18 @@ def test_wrong_usage_is_exit_code_2_and_touches_nothing(
     assert (done.code, done.out) == (2, b"")
     assert message in " ".join(done.err.split())
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "--version"])
+def test_what_needs_no_command_loads_no_library_of_the_commands(flag: str) -> None:
+    """They are a bar of 60 ms of CPU, of which click and typing would be most."""
+    script = (
+        "import sys; from farm.__main__ import main; sys.argv[1:] = sys.argv[1:]; main();"
+        "sys.exit(len({'click', 'typing', 'msgspec'} & sys.modules.keys()))"
+    )
+    short = subprocess.run([sys.executable, "-I", "-c", script, flag], stdout=subprocess.PIPE)
+    assert short.returncode == 0
+    assert short.stdout == farm(flag, "--").out  # click's own answer is the same
 
 
 def test_what_is_no_store_is_named_with_the_way_out(tmp_path: Path) -> None:
@@ -268,6 +281,36 @@ def test_head_ends_a_follower(tmp_path: Path) -> None:
         run = farm("run", "--store", store, "--now-ms", str(2**62))
         assert run.code == 0
         assert follower.wait(timeout=30) == 0
+
+
+def test_head_ends_a_follower_of_a_run_that_is_idle(tmp_path: Path) -> None:
+    """Nothing is written any more, so that no write could fail."""
+    store = initialized(tmp_path, shards=1)
+    with subprocess.Popen([FARM, "events", "--store", store, "--follow"],
+                          stdout=subprocess.PIPE, env=environment()) as follower:  # fmt: skip
+        assert follower.stdout is not None
+        assert strict_json(follower.stdout.readline())["event"] == "store.initialized"
+        follower.stdout.close()
+        assert follower.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["run"], ["worker", "--worker-id", "w"], ["init", "--input", SAMPLE]]
+)
+def test_a_store_whose_maker_was_killed_before_he_told_of_it_is_told_of(
+    command: list[str], tmp_path: Path
+) -> None:
+    """The event comes after the plan has its name; between the two anything may happen."""
+    store = initialized(tmp_path, shards=4)
+    (first,) = farm("events", "--store", store).lines
+    os.unlink(f"{store}/events.jsonl")
+    assert farm(*command, "--store", store).code == 0
+    told = farm("events", "--store", store).lines
+    assert [event["event"] for event in told].count("store.initialized") == 1
+    assert told[0]["recovered"] is True
+    assert {key: told[0][key] for key in ("seq", "cases", "shards", "dataset_sha256")} == {
+        key: first[key] for key in ("seq", "cases", "shards", "dataset_sha256")
+    }
 
 
 def test_a_follower_sees_a_run_to_its_end(tmp_path: Path) -> None:

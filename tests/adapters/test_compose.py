@@ -77,6 +77,40 @@ def test_an_answer_is_bought_once_and_given_ever_after(tmp_path: Path) -> None:
     run(story())
 
 
+def test_two_tasks_that_ask_the_same_at_once_buy_one_answer(tmp_path: Path) -> None:
+    """Ten of them at a time, of equal prompts under other names: one call, none wasted."""
+
+    async def story() -> tuple[list[str], Spending]:
+        async with (
+            Loopback(saying("four")) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around) as asked,
+        ):
+            asking = [asked.ask("p", task(f"t{number}")) for number in range(10)]
+            texts = [generation.text for generation in await asyncio.gather(*asking)]
+            return texts, sums(around)
+
+    texts, spending = run(story())
+    assert texts == ["four"] * 10
+    assert (spending.calls, spending.wasted) == (1, 0)
+
+
+def test_of_two_that_ask_the_same_at_once_the_second_asks_where_the_first_failed(
+    tmp_path: Path,
+) -> None:
+    async def story() -> list[Generation]:
+        async with (
+            Loopback(failing_first(1, 400)) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around) as asked,
+        ):
+            return list(await asyncio.gather(asked.ask("p", task("a")), asked.ask("p", task("b"))))
+
+    first, second = run(story())
+    assert first.failure is not None
+    assert second.text == "four"
+
+
 def test_whatever_could_change_an_answer_is_a_call_of_its_own(tmp_path: Path) -> None:
     """Sample, prompt, settings, model version; the task's name and the order of keys are not."""
 

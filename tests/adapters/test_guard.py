@@ -89,3 +89,33 @@ def test_one_slow_start_is_not_a_dead_endpoint(count: int) -> None:
     """Fewer than three lost connections never halt a run, however far apart."""
     story = [(1000.0 * n, LOST) for n in range(count)]
     assert played(story)[1] is None
+
+
+def test_an_answer_on_its_way_when_the_run_ends_is_given() -> None:
+    """It is paid for; only what would go out after that is refused."""
+
+    async def story() -> Generation:
+        async def send(call: Call) -> Generation:
+            guard.halt()
+            return FINE
+
+        guard = Guard(send, model="m", patience_s=60, tell=Heard(), clock=Clock())
+        answer = await guard(Call(request(), "d"))
+        with pytest.raises(Halted, match="the run is ending"):
+            await guard(Call(request(), "d"))
+        return answer
+
+    assert run(story()) == FINE
+
+
+def test_a_failure_on_its_way_when_the_run_ends_is_not_asked_again() -> None:
+    async def story() -> None:
+        async def send(call: Call) -> Generation:
+            guard.halt()
+            return LOST
+
+        guard = Guard(send, model="m", patience_s=60, tell=Heard(), clock=Clock())
+        with pytest.raises(Halted):
+            await guard(Call(request(), "d"))
+
+    run(story())

@@ -62,7 +62,7 @@ def test_a_time_of_whole_seconds_has_its_microseconds_too() -> None:
 def test_names_are_dotted_and_in_the_past_tense_and_levels_are_a_closed_set() -> None:
     for name, (level, fields) in EVENTS.items():
         assert re.fullmatch(
-            r"(run|store|worker|shard|sandbox|call|endpoint|cell)\.([a-z_]+ed|pending|partial|draining)",
+            r"(run|store|worker|model|shard|log|sandbox|call|endpoint|cell)\.([a-z_]+ed|pending|partial|draining)",
             name,
         )
         assert level in {"debug", "info", "warning", "error"}

@@ -13,7 +13,7 @@ from farm.core.lease import LARGEST, Lease
 from farm.core.ledger import Ledger, decode_ledger, encode_ledger, state_of
 from farm.core.plan import first_ledger
 from farm.errors import Corrupt
-from tests.examples import DONE, FREE, HELD, QUARANTINED, plan_of, reference
+from tests.examples import DONE, FREE, HELD, QUARANTINED, plan_of, reference, states
 
 LEDGER = replace(first_ledger(plan_of(2)), revision=3, previous="f" * 64)
 DATA, CHECKSUM = encode_ledger(LEDGER)
@@ -120,7 +120,7 @@ def test_states_are_counted_by_one_word_each() -> None:
         "quarantined",
     ]
     ledger = Ledger(run_id="r", leases=(FREE, HELD, HELD, DONE, QUARANTINED))
-    assert ledger.states() == {"done": 1, "leased": 2, "open": 1, "quarantined": 1}
+    assert states(ledger) == {"done": 1, "leased": 2, "open": 1, "quarantined": 1}
 
 
 def test_a_ledger_is_settled_when_nothing_is_left_to_do_and_complete_when_all_is_done() -> None:

@@ -102,16 +102,15 @@ def test_lines_are_the_same_however_the_stream_is_cut_into_chunks(
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     splitter = LineSplitter()
     lines = [line for start, end in pairwise(edges) for line in splitter.feed(stream[start:end])]
-    assert [*lines, splitter.rest] == stream.split(b"\n")
+    assert [*lines, *splitter.feed(b"\n")] == stream.split(b"\n")
 
 
 def test_an_unfinished_last_line_is_kept_apart() -> None:
     """A worker killed in mid-sentence said nothing by its half line."""
     splitter = LineSplitter()
     assert splitter.feed(b"one\ntw") == [b"one"]
-    assert splitter.rest == b"tw"
     assert splitter.feed(b"o\n") == [b"two"]
-    assert splitter.rest == b""
+    assert splitter.feed(b"\n") == [b""]  # nothing of it is left over
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\nshort\n"])

@@ -124,9 +124,3 @@ def test_a_plan_whose_run_id_is_not_that_of_its_identity_is_corrupt() -> None:
     sealed = replace(other, checksum=_seal(other))
     with pytest.raises(Corrupt, match="edited"):
         decode_plan(encode_plan(sealed), path="plan.json")
-
-
-def test_a_shard_is_found_by_name() -> None:
-    assert PLAN.shard("shard-1").name == "shard-1"
-    with pytest.raises(KeyError):
-        PLAN.shard("shard-2")

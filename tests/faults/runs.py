@@ -14,8 +14,8 @@ from farm.core.event import Event
 from farm.core.partition import shard_index
 from farm.core.receipt import read_receipt
 from farm.runtime.by_hand import HandSettings, work_once
+from farm.runtime.prospects import Ending
 from farm.runtime.settings import RunSettings
-from farm.runtime.supervisor import Ending
 from farm.runtime.verify import verify
 from farm.runtime.worker import score_shard, scorer_of
 from farm.store.casefile import ShardCases
@@ -23,7 +23,7 @@ from farm.store.caseorder import dataset_digests
 from farm.store.directory import DirectoryStore
 from farm.wiring import InitOptions, ensure_store, run, run_settings
 
-FARM = (sys.executable, "-I", "-m", "farm.cli.main")
+FARM = (sys.executable, "-I", "-m", "farm")
 Done = dict[str, tuple[int, str]]  # shard -> version and digest of its accepted receipt
 
 

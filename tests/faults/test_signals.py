@@ -15,6 +15,7 @@ from pathlib import Path
 
 from farm.files.lock import FileLock
 from farm.store.directory import DirectoryStore
+from tests.examples import states
 from tests.faults.runs import FARM, assert_complete, farm, follow, make_store, started
 
 CTRL_C = b"\x03"
@@ -99,7 +100,7 @@ def test_ctrl_c_once_drains(tmp_path: Path) -> None:
     assert f"continue with: farm run --store {store}".encode() in run.shown
     assert b'"event":"run.interrupted"' in run.shown
     with DirectoryStore(store) as opened:
-        done = opened.ledger().states()["done"]
+        done = states(opened.ledger())["done"]
     assert 2 <= done < 8
     assert_free_and_uncharged(store)
     assert_goes_on_at_once(store)
@@ -137,9 +138,11 @@ def test_ctrl_c_three_times_leaves_at_once(tmp_path: Path) -> None:
                 run.process.wait(0.2)  # two presses within one instant would count as one
             except subprocess.TimeoutExpired:
                 continue
-        assert run.process.wait(1) == 130
+        assert run.end() == 130
         assert time.monotonic() - began < 8  # the lock would be waited for 10 s
     assert presses >= 3
+    assert b"left at once by SIGINT" in run.shown
+    assert f"continue with: farm run --store {store}".encode() in run.shown
     stuck.close()
     assert_goes_on_at_once(store)
 

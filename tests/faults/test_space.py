@@ -100,6 +100,8 @@ def test_a_finished_run_can_be_shown_from_a_read_only_file_system(small: str) ->
     assert farm("run", "--store", store, "--quiet").returncode == 0
     sudo("mount", "-o", "remount,ro", small)
     assert farm("run", "--store", store, "--quiet").returncode == 0
+    worker = farm("worker", "--store", store, "--worker-id", "w")
+    assert (worker.returncode, worker.stdout, worker.stderr) == (0, '{"claimed":false}\n', "")
 
 
 def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +51,33 @@ def test_a_report_whose_reader_went_away_is_no_failure(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="needs pipes of a given size")
+def test_a_log_that_nobody_reads_does_not_stop_the_run(tmp_path: Path) -> None:
+    """A caller that waits for the end before it reads; the pipe holds a dozen events of 130."""
+    store = make_store(str(tmp_path), cases=64, shards=64)
+    unread, log = os.pipe()
+    fcntl.fcntl(log, fcntl.F_SETPIPE_SZ, 4096)
+    done = subprocess.run(
+        run_command("--store", store), stdout=subprocess.PIPE, stderr=log, timeout=60, check=False
+    )
+    os.close(unread)
+    os.close(log)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["complete"] is True
+    assert_complete(store)
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="needs pipes of a given size")
+def test_a_failure_that_nobody_reads_does_not_keep_the_command_from_ending(tmp_path: Path) -> None:
+    unread, log = os.pipe()
+    fcntl.fcntl(log, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(log, b"x" * 4096)
+    command = [*FARM, "status", "--store", str(tmp_path / "none")]
+    assert subprocess.run(command, stderr=log, timeout=60, check=False).returncode == 1
+    os.close(unread)
+    os.close(log)
+
+
 @needs_dev_full
 def test_a_report_that_finds_no_space_is_a_failure_in_one_line(tmp_path: Path) -> None:
     store = make_store(str(tmp_path))
@@ -65,3 +95,9 @@ def test_a_log_that_finds_no_space_does_not_stop_the_run(where: str, tmp_path: P
     assert done.returncode == 0
     assert '"complete":true' in done.stdout
     assert_complete(store)
+
+
+@needs_dev_full
+def test_wrong_usage_that_nobody_can_be_told_of_is_wrong_usage_all_the_same() -> None:
+    assert shell('"$@" 2> /dev/full', *FARM, "bogus").returncode == 2
+    assert shell('"$@" 2> /dev/full', *FARM, "status").returncode == 2

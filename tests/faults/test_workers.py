@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from farm.cli.main import COMMANDS
+from farm.cli.overview import COMMANDS
 from farm.core.event import Event
 from farm.errors import FarmError
 from farm.runtime.evaluate import exit_code_of
 from farm.store.directory import DirectoryStore
+from tests.examples import states
 from tests.faults.runs import assert_complete, farm, make_store, supervise
 
 WORKER = os.path.join(os.path.dirname(__file__), "hostile_worker.py")
@@ -72,7 +73,7 @@ def test_a_poison_shard_is_set_aside_and_the_rest_is_done(tmp_path: Path) -> Non
     ending, events = supervise(store, command=command, max_attempts=2)
     with DirectoryStore(store) as opened:
         ledger = opened.ledger()
-    assert ledger.states() == {"done": 2, "quarantined": 1}
+    assert states(ledger) == {"done": 2, "quarantined": 1}
     assert exit_code_of(ledger, ending) == 4
     (told,) = named(events, "shard.quarantined")
     assert (told.shard, told.fields["attempts"]) == ("shard-1", 2)
@@ -106,6 +107,6 @@ def test_workers_that_cannot_be_started_are_tried_with_growing_pauses(tmp_path: 
             event.fields["retry_s"] for event in opened.events()
             if event.event == "worker.spawn_failed"
         ]  # fmt: skip
-        assert opened.ledger().states() == {"open": 3}
+        assert states(opened.ledger()) == {"open": 3}
         assert {lease.attempts for lease in opened.ledger().leases} == {0}
     assert pauses == [0.1, 0.5, 2.0]

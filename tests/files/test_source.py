@@ -44,6 +44,33 @@ def refusal(path: str) -> tuple[str, str, str]:
     return problem.file, problem.rule, problem.detail
 
 
+def flipped(data: bytes, place: int) -> bytes:
+    wrong = bytearray(data)
+    wrong[place] ^= 0xFF
+    return bytes(wrong)
+
+
+WITH_CHECKSUM: dict[int, int] = {zstd.CompressionParameter.checksum_flag: 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("crc.jsonl.gz", flipped(gzip.compress(RECORD, mtime=0), -8)),  # RFC 1952: CRC32, ISIZE
+        ("length.jsonl.gz", flipped(gzip.compress(RECORD, mtime=0), -1)),
+        ("sum.jsonl.zst", flipped(zstd.compress(RECORD, options=WITH_CHECKSUM), -1)),
+    ],
+)
+def test_a_small_file_with_a_wrong_checksum_is_called_damaged(
+    name: str, data: bytes, tmp_path: Path
+) -> None:
+    """All of it comes at once, so that nothing was given out before the check; it is a gz still."""
+    _, rule, detail = refusal(write(tmp_path / name, data))
+    kind = name.rpartition(".")[2]
+    assert rule == "bad_compression"
+    assert detail == f"the {kind} stream is damaged, its checksum is wrong: fetch it again"
+
+
 @pytest.mark.parametrize(
     ("name", "data", "form"),
     [

@@ -38,6 +38,7 @@ from farm.core.result import CaseResult
 from farm.errors import FarmError, Fenced, StorageError
 from farm.files import atomic
 from farm.store.directory import DirectoryStore
+from tests.examples import shard_named, states
 from tests.faults.runs import make_store
 
 TTL = 10
@@ -177,7 +178,7 @@ class Runs(RuleBasedStateMachine):
     @rule(held=held, verdict=st.booleans())
     def publish(self, held: Held, verdict: bool) -> None:
         """First publish, duplicate, late one, or another verdict under the same version."""
-        shard = self.store.plan.shard(held.shard)
+        shard = shard_named(self.store.plan, held.shard)
         result = CaseResult(id="c", correct=verdict, score=float(verdict), outcome="correct")
         receipt = build_receipt([result] * shard.cases, worker_pid=1)
         data = encode_receipt(receipt)
@@ -277,7 +278,7 @@ class Runs(RuleBasedStateMachine):
         ledger = self.store.ledger()
         # I8 no shard is lost or made; I15 every one is in one state
         assert [lease.shard for lease in ledger.leases] == self.names
-        assert sum(ledger.states().values()) == len(self.names)
+        assert sum(states(ledger).values()) == len(self.names)
         assert ledger.revision == self.revision
         for lease in ledger.leases:
             books = self.books[lease.shard]
@@ -296,7 +297,7 @@ class Runs(RuleBasedStateMachine):
         # I14 the totals are the sums over the receipts
         for lease in ledger.leases:
             if lease.receipt is not None:
-                assert lease.receipt.total == self.store.plan.shard(lease.shard).cases
+                assert lease.receipt.total == shard_named(self.store.plan, lease.shard).cases
         self.seen = ledger
 
     @invariant()

@@ -11,8 +11,8 @@ from typing import Any
 
 from farm.core.event import Event
 from farm.core.lease import Lease
+from farm.runtime.prospects import Ending
 from farm.runtime.settings import RunSettings
-from farm.runtime.supervisor import Ending
 from farm.store.directory import DirectoryStore
 from farm.wiring import InitOptions, ensure_store, run, run_settings
 

@@ -23,7 +23,7 @@ SIGNAL_PARENT = "os.kill(os.getppid(), signal.{})"
     ("command", "reason"),
     [
         ((sys.executable, "-c", "import sys; sys.exit('no such library')"), "no such library"),
-        (("/nowhere/python",), "No such file"),
+        (("/nowhere/python",), "no such file"),
     ],
     ids=["dies", "cannot be started"],
 )

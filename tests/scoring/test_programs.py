@@ -35,7 +35,7 @@ class Runner:
     says: list[Verdict | Exception]
     asked: list[tuple[str, Sequence[str]]] = field(default_factory=list)
 
-    def judge(self, code: str, assertions: Sequence[str], /) -> Verdict:
+    def judge(self, code: str, assertions: Sequence[str], /, *, timeout_s: float = 3.0) -> Verdict:
         self.asked.append((code, assertions))
         said = self.says.pop(0)
         if isinstance(said, Exception):

@@ -20,7 +20,7 @@ from farm.errors import Busy, Corrupt, OutcomeUnknown, SpecError, StorageError
 from farm.store.directory import DirectoryStore, exists
 from tests.contract.homes import DirectoryHome, digests
 from tests.contract.store_contract import DRAINING, finish, granted, publish
-from tests.examples import plan_of
+from tests.examples import plan_of, states
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_what_was_acknowledged_is_there_when_the_store_is_opened_again(
     worked: DirectoryHome,
 ) -> None:
     store = worked.open()
-    assert store.ledger().states() == {"done": 1, "leased": 1, "open": 1}
+    assert states(store.ledger()) == {"done": 1, "leased": 1, "open": 1}
     assert len(list(store.events())) == 3
     look_at_everything(worked)
 
@@ -97,7 +97,7 @@ def test_reading_takes_no_lock_and_a_commit_says_that_another_is_under_way(
     one, two = home.open(), home.open()
     with one._locked():
         assert two.ledger().revision == 0
-        with pytest.raises(Busy, match=r"store/lock: held by another process for over 0 s"):
+        with pytest.raises(Busy, match=r"store/lock: held by .* for over 0 s"):
             two.commit([Claim(worker="w1", ttl=9)])
     assert granted(two, Claim(worker="w1", ttl=9))
 

@@ -18,10 +18,10 @@ from farm.errors import Corrupt, FarmError, IdentityMismatch, SpecError, Storage
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.store.directory import DirectoryStore, exists
-from farm.store.initialize import Request, check_request, initialize
+from farm.store.initialize import Request, check_request, initialize, initialize_copy
 from tests.contract.homes import digests
 from tests.contract.store_contract import finish, granted
-from tests.examples import SAMPLE_DATASET, SCORER
+from tests.examples import SAMPLE_DATASET, SCORER, states
 
 SAMPLE = str(Path(__file__).resolve().parents[2] / "samples" / "cases.json")
 RULES = Rules()
@@ -61,7 +61,7 @@ def test_the_sample_becomes_four_shards_of_one_case_each(tmp_path: Path) -> None
     with DirectoryStore(str(tmp_path / "store")) as store:
         for shard, case in zip(store.plan.shards, "dcba", strict=True):
             assert f'"id":"case-{case}"'.encode() in store.read_cases(shard)
-        assert store.ledger().states() == {"open": 4}
+        assert states(store.ledger()) == {"open": 4}
         assert granted(store, Claim(worker="w1", ttl=9))
 
 
@@ -346,7 +346,7 @@ def test_the_same_init_again_agrees_and_the_progress_stays(tmp_path: Path) -> No
         before = digests(tmp_path / "store")
         check_request(store.plan, request(), store="S")
         check_request(store.plan, request(None, None), store="S")
-        assert store.ledger().states() == {"done": 1, "open": 3}
+        assert states(store.ledger()) == {"done": 1, "open": 3}
     assert digests(tmp_path / "store") == before
 
 
@@ -385,3 +385,37 @@ def test_a_file_with_the_name_of_a_part_is_its_owners(tmp_path: Path) -> None:
         init(tmp_path)
     assert digests(tmp_path) == {"cases.jsonl": digests(tmp_path)["cases.jsonl"]}
     assert mine.read_bytes() == b"the only copy"
+
+
+def test_an_input_that_can_be_read_once_is_copied_beside_the_cases_to_be_compared(
+    tmp_path: Path,
+) -> None:
+    """The disk for temporary files is often a small one, and often memory."""
+    store, pipe = tmp_path / "store", tmp_path / "pipe"
+    init(store)
+    os.mkfifo(pipe)
+    found: list[Path] = []
+
+    def feed() -> None:
+        with open(pipe, "wb", buffering=0) as stream:
+            stream.write(b"\n")
+            while not found:
+                found.extend(store.glob(".init-*/input"))
+            stream.write(Path(SAMPLE).read_bytes())
+
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    check_request(plan(store), request(str(pipe)), store=str(store))
+    feeder.join(30)
+    assert names(store) == PARTS
+
+
+def test_a_copy_of_a_store_that_lacks_a_file_says_which(tmp_path: Path) -> None:
+    init(tmp_path / "store")
+    os.unlink(tmp_path / "store" / "cases.order")
+    with (
+        DirectoryStore(str(tmp_path / "store")) as original,
+        pytest.raises(StorageError, match=r"cases\.order: no such file"),
+    ):
+        initialize_copy(str(tmp_path / "copy"), original, scorer=SCORER)
+    assert not os.path.exists(tmp_path / "copy")

@@ -1,0 +1,110 @@
+"""Evaluate adapters on tasks in this process: for notebooks, tests, and adapters that are new.
+
+The same prompts, the same verdicts and the same report as `farm eval`, which runs in a store,
+survives everything and retries; here a call that fails is an error at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from farm.adapters.protocol import ModelAdapter
+from farm.core.plan import seed_of
+from farm.core.task import TaskSpec
+from farm.core.trial import Trials, questions_digest, scorer_of
+from farm.errors import SpecError
+from farm.report.envelope import build_envelope
+from farm.runtime.inprocess import Job, ask_at_once, ask_in_order
+from farm.scoring.registry import scorer
+from farm.scoring.trial import TrialJudge, runs_programs
+from farm.stats.evalrun import EvalRun
+
+if TYPE_CHECKING:
+    from farm.sandbox.runner import Sandbox
+
+
+class EvalReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an evaluation found: a row for each trial, and the report as JSON values.
+
+    `envelope` has the keys of `farm schema report`: leaderboard, pairwise, calibration,
+    perplexity, accuracy, outcomes, summary, signature and more.
+    """
+
+    runs: tuple[EvalRun, ...]
+    envelope: dict[str, Any]
+
+
+def run_eval(
+    adapters: Sequence[ModelAdapter],
+    tasks: Sequence[TaskSpec],
+    parallel: bool = True,
+    max_workers: int = 8,
+    *,
+    samples: int = 1,
+) -> EvalReport:
+    """Ask every adapter every task and report; rows are in the order adapters, tasks, samples.
+
+    In parallel, at most `max_workers` calls are out at a time, and adapters are called from
+    several threads. Otherwise all is done in this thread, in the order of the rows; the scores
+    are the same. What an adapter raises makes its trial an error. Raises SpecError for two
+    adapters of one id, two tasks of one id, and an adapter that gives no Generation;
+    SandboxUnavailable where tasks run programs and this machine does not isolate them.
+    """
+    adapters, tasks = list(adapters), list(tasks)
+    _check(adapters, tasks, max_workers=max_workers, samples=samples)
+    began = time.perf_counter()
+    jobs: list[Job] = [
+        (adapter, task, sample)
+        for adapter in adapters
+        for task in tasks
+        for sample in range(samples)
+    ]
+    threads = min(max_workers, max(1, len(jobs)))
+    with _programs(tasks, slots=threads if parallel else 1) as programs:
+        judge = TrialJudge(programs)
+        if parallel and threads > 1:
+            rows = ask_at_once(jobs, judge, threads=threads)
+        else:
+            rows = ask_in_order(jobs, judge)
+    trials = Trials(
+        tasks=tuple(tasks), models=tuple(one.model_id for one in adapters), samples=samples
+    )
+    used = scorer_of(tasks, lambda metric: scorer(metric).version)
+    envelope = build_envelope(
+        rows,
+        seed=seed_of([questions_digest(trials)], f"{used.name}@{used.version}"),
+        wall_seconds=round(time.perf_counter() - began, 6),
+    )
+    return EvalReport(runs=tuple(rows), envelope=msgspec.json.decode(msgspec.json.encode(envelope)))
+
+
+def _check(
+    adapters: Sequence[ModelAdapter], tasks: Sequence[TaskSpec], *, max_workers: int, samples: int
+) -> None:
+    if max_workers < 1 or samples < 1:
+        raise SpecError(f"max_workers {max_workers} and samples {samples} must be at least 1")
+    for what, ids in (
+        ("model", [adapter.model_id for adapter in adapters]),
+        ("task", [task.task_id for task in tasks]),
+    ):
+        for name in ids:
+            if ids.count(name) > 1:
+                raise SpecError(f"{what} {name!r} is there twice: give each a name of its own")
+
+
+@contextmanager
+def _programs(tasks: Sequence[TaskSpec], *, slots: int) -> Iterator[Sandbox | None]:
+    """Open what runs programs, where any task asks for it."""
+    if not any(runs_programs(task) for task in tasks):
+        yield None
+        return
+    # here and not at the top: an evaluation of texts never needs it
+    from farm.sandbox.runner import Sandbox
+
+    with Sandbox(slots=slots) as sandbox:
+        yield sandbox

@@ -1,0 +1,309 @@
+"""A worker that asks: trials of many shards at once, answers to receipts, receipts to the run.
+
+A shard is begun as soon as some model has room for more calls, so no endpoint waits for the slow
+trial of another shard. It is published when all its trials have a verdict. One with a call that
+failed and may still be answered is given back, unless errors are to be accepted as they are.
+Which adapter a model has, and where answers are kept, is not this loop's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from farm.adapters.protocol import Model
+from farm.core.event import Note
+from farm.core.generation import Generation
+from farm.core.message import (
+    Assignment,
+    Batch,
+    Halting,
+    Message,
+    ModelPulse,
+    Noted,
+    Pulse,
+    Returned,
+    Scored,
+    Started,
+)
+from farm.core.receipt import encode_receipt, receipt_name, refer
+from farm.core.result import counts
+from farm.core.task import TaskSpec, render_prompt
+from farm.core.trial import Trial
+from farm.errors import Halted
+from farm.runtime.answered import receipt_of, trials_of
+from farm.scoring.trial import TrialJudge, Verdict, runs_programs
+from farm.store.protocol import Store
+
+_MOST_OPEN: Final = 4096  # trials in memory, whatever the models bear
+_PULSE_S: Final = 0.5
+_NOTES: Final = 50  # in one message
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """A shard that was begun: what is known of each of its trials."""
+
+    assignment: Assignment
+    trials: Sequence[Trial]
+    answers: list[Generation | None]
+    verdicts: list[Verdict | None]
+    left: int
+
+
+class _Desk:
+    """A model, and how far this process has come with it."""
+
+    def __init__(self, model: Model, *, limit: int) -> None:
+        self.model = model
+        self.open = 0  # trials that were begun and have no answer
+        self.gate = asyncio.Semaphore(limit)
+        self.done = 0
+        self.scored = 0
+        self.score = 0.0
+        self.busy = 0
+        self._limit = limit
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a trial would be asked at once."""
+        return self.open < self._limit
+
+    def count(self, verdict: Verdict) -> None:
+        """Take note of a verdict."""
+        result = verdict[0]
+        self.done += 1
+        if counts(result.outcome):
+            self.scored += 1
+            self.score += result.score
+
+    def pulse(self) -> ModelPulse:
+        """Say how far it is."""
+        return ModelPulse(
+            done=self.done,
+            scored=self.scored,
+            score=self.score,
+            in_flight=self.model.in_flight,
+            concurrency=self.model.concurrency,
+            busy=self.busy,
+        )
+
+
+class Asker:
+    """Executes batches of assignments by asking models.
+
+    `models` and `limits` are by model id. `settle` makes the cost ledger durable, `cost` says
+    what was spent. What `Store` or models raise, `Halted` apart, passes out of `run`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tasks: Mapping[str, TaskSpec],
+        models: Mapping[str, Model],
+        limits: Mapping[str, int],
+        judge: TrialJudge,
+        worker_pid: int,
+        say: Callable[[Message], None],
+        accept_errors: bool = False,
+        settle: Callable[[], None] = lambda: None,
+        cost: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._store = store
+        self._shards = {shard.name: shard for shard in store.plan.shards}
+        self._tasks = tasks
+        self._prompts = {name: render_prompt(task) for name, task in tasks.items()}
+        self._programs = {name for name, task in tasks.items() if runs_programs(task)}
+        self._desks = {name: _Desk(model, limit=limits[name]) for name, model in models.items()}
+        self._judge = judge
+        self._worker_pid = worker_pid
+        self._say = say
+        self._accept_errors = accept_errors
+        self._settle = settle
+        self._cost = cost
+        self._queue: deque[Assignment] = deque()
+        self._open_trials = 0
+        self._open_shards = 0
+        self._ready: list[tuple[Assignment, bytes, Scored]] = []
+        self._is_ready = asyncio.Event()
+        self._notes: list[Note] = []
+        self._moved = asyncio.Event()  # something changed that may let a shard begin or end
+        self._input_ended = False
+        self._all_judged = False
+        self._stopping = False
+        self._stop = asyncio.Event()
+
+    async def run(self, batches: AsyncIterator[Batch]) -> None:
+        """Execute batches until they end, or the run is to stop."""
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(self._read(batches))
+            pulse = group.create_task(self._beat())
+            publishing = group.create_task(self._publish())
+            async with asyncio.TaskGroup() as trials:
+                await self._feed(trials)
+            self._all_judged = True
+            self._is_ready.set()
+            await publishing
+            reading.cancel()
+            pulse.cancel()
+        self._say_how_far()
+
+    def stop(self) -> None:
+        """Begin nothing more; calls that are out may end, and shards that are whole are published.
+
+        For the event loop's own thread, as a signal handler of the loop is.
+        """
+        self._stopping = True
+        self._stop.set()
+        for desk in self._desks.values():
+            desk.model.halt()
+        self._moved.set()
+
+    def tell(self, noted: Note) -> None:
+        """Take an event of a model; it goes out with the next pulse."""
+        self._notes.append(noted)
+        if noted.fields.get("kind") == "busy":
+            self._desks[str(noted.fields["model"])].busy += 1
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep, but not beyond `stop`; for the pauses of models."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+    async def _read(self, batches: AsyncIterator[Batch]) -> None:
+        async for batch in batches:
+            self._queue.extend(batch.assignments)
+            self._moved.set()
+        self._input_ended = True
+        self._moved.set()
+
+    async def _feed(self, trials: asyncio.TaskGroup) -> None:
+        """Begin shards while some model has room; return when nothing is left to begin."""
+        while not self._stopping:
+            if self._queue and self._has_room():
+                self._begin(self._queue.popleft(), trials)
+            elif self._input_ended and not self._queue and not self._open_shards:
+                return
+            else:
+                self._moved.clear()
+                await self._moved.wait()
+
+    def _has_room(self) -> bool:
+        return self._open_trials < _MOST_OPEN and any(
+            desk.has_room for desk in self._desks.values()
+        )
+
+    def _begin(self, assignment: Assignment, group: asyncio.TaskGroup) -> None:
+        shard = self._shards[assignment.shard]
+        trials = trials_of(self._store.read_cases(shard), shard, self._tasks)
+        self._say(Started(shard=assignment.shard, version=assignment.version))
+        count = len(trials)
+        opened = _Open(
+            assignment=assignment,
+            trials=trials,
+            answers=[None] * count,
+            verdicts=[None] * count,
+            left=count,
+        )
+        self._open_trials += count
+        self._open_shards += 1
+        for place, trial in enumerate(trials):
+            self._desks[trial.model].open += 1
+            group.create_task(self._work(opened, place, trial))
+
+    async def _work(self, shard: _Open, place: int, trial: Trial) -> None:
+        """Ask and judge one trial; after `stop` it may end without an answer."""
+        desk, task = self._desks[trial.model], self._tasks[trial.task]
+        try:
+            async with desk.gate:
+                if self._stopping:
+                    return
+                answer = await desk.model.ask(self._prompts[trial.task], task, sample=trial.sample)
+        except Halted as error:
+            self._halt(error)
+            return
+        finally:
+            desk.open -= 1
+            self._open_trials -= 1
+            self._moved.set()
+        shard.answers[place] = answer
+        if trial.task in self._programs:  # a program takes its time, in a process of its own
+            verdict = await asyncio.to_thread(self._judge, trial.id, task, answer)
+        else:
+            verdict = self._judge(trial.id, task, answer)
+        shard.verdicts[place] = verdict
+        desk.count(verdict)
+        shard.left -= 1
+        if not shard.left:
+            self._end(shard)
+
+    def _halt(self, error: Halted) -> None:
+        if not self._stopping:
+            self._say(Halting(reason=str(error)))
+            self.stop()
+
+    def _end(self, shard: _Open) -> None:
+        """Hand a shard whose trials are all answered to the publisher, or give it back."""
+        self._open_shards -= 1
+        assignment = shard.assignment
+        answers = [answer for answer in shard.answers if answer is not None]
+        again = [
+            (trial, answer.failure)
+            for trial, answer in zip(shard.trials, answers, strict=True)
+            if answer.failure is not None and not answer.failure.final
+        ]
+        if again and not self._accept_errors:
+            trial, failure = again[0]
+            reason = f"{len(again)} of {len(answers)} calls, {trial.id}: {failure.detail}"
+            self._say(
+                Returned(shard=assignment.shard, version=assignment.version, reason=reason[:500])
+            )
+            return
+        verdicts = [verdict for verdict in shard.verdicts if verdict is not None]
+        receipt = receipt_of(verdicts, answers, worker_pid=self._worker_pid)
+        data = encode_receipt(receipt)
+        scored = Scored(
+            shard=assignment.shard, version=assignment.version, receipt=refer(receipt, data)
+        )
+        self._ready.append((assignment, data, scored))
+        self._is_ready.set()
+        self._moved.set()
+
+    async def _publish(self) -> None:
+        """Make receipts durable as they come; those that come meanwhile share the next sync."""
+        while self._ready or not self._all_judged:
+            await self._is_ready.wait()
+            self._is_ready.clear()
+            await self._publish_ready()
+
+    async def _publish_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        if not ready:
+            return
+        files = {receipt_name(one.shard, one.version): data for one, data, _ in ready}
+        await asyncio.to_thread(self._put, files)
+        for _, _, scored in ready:
+            self._say(scored)
+
+    def _put(self, files: Mapping[str, bytes]) -> None:
+        self._settle()
+        self._store.put_receipts(files)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(_PULSE_S)
+            self._say_how_far()
+
+    def _say_how_far(self) -> None:
+        while self._notes:
+            part, self._notes = self._notes[:_NOTES], self._notes[_NOTES:]
+            self._say(Noted(notes=tuple(part)))
+        models = {name: desk.pulse() for name, desk in self._desks.items()}
+        self._say(Pulse(models=models, cost=self._cost()))
