@@ -16,11 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 from farm.sandbox import assertions, imports
-from farm.sandbox.frames import Message, PeerBroke, receive, send
+from farm.sandbox.frames import Line, Message, PeerBroke
 from farm.sandbox.lent import Callback, Foreign
 from farm.sandbox.plain import Json, Traffic
 
-NAME = "candidate"
+NAME = imports.PROGRAM
 # Operators a tester may ask for; taken here, before a program can replace its builtins.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in
@@ -50,6 +50,7 @@ _BY_VALUE = (int, float, str, tuple, bytes, complex, frozenset)
 _CONTAINERS = (list, dict, set, bytearray)
 _BUILTIN_OBJECTS = {id(value): name for name, value in vars(builtins).items()}
 _MOST_PROMISED = 32
+_NAMED = (types.FunctionType, type)
 
 
 class _Refused(Exception):
@@ -70,11 +71,23 @@ def _describe(kind: type) -> Json:
     return {"name": kind.__name__, "has": has}
 
 
-class Candidate:
-    """Serves one program over a pair of pipes until the tester is done."""
+# What nearly every program has objects of is described before the fork.
+_DESCRIBED: dict[type, Json] = {
+    kind: _describe(kind)
+    for kind in (
+        types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.GeneratorType, type,
+    )
+}  # fmt: skip
 
-    def __init__(self, source: int, target: int) -> None:
-        self._source, self._target = source, target
+
+class Candidate:
+    """Serves one program over a pair of pipes until the tester is done.
+
+    Made before the fork, where it costs nothing; `serve` comes after it.
+    """
+
+    def __init__(self) -> None:
+        self._line = Line(-1, -1)
         self._traffic = Traffic(1, export=self._export, adopt=self._adopt)
         self._objects: list[Any] = []
         self._numbers: dict[int, int] = {}
@@ -86,8 +99,9 @@ class Candidate:
         self._event_loop: Any = None
         self._promised: dict[str, Any] = {}
 
-    def serve(self) -> None:
+    def serve(self, source: int, target: int) -> None:
         """Answer until the pipe closes; always inside a `try` that ends the process."""
+        self._line = Line(source, target)
         self._reply({"ready": True})
         self._answer_until_return()
 
@@ -98,15 +112,15 @@ class Candidate:
                 message["broken"] = broken
             if self._told:
                 message["classes"], self._told = self._told, []
-            send(self._target, message)
+            self._line.send(message)
         except PeerBroke as error:  # too large to send: the call fails, the program goes on
             apology: Message = {"raised": ["RuntimeError"], "args": None, "object": -1}
-            send(self._target, {**apology, "text": str(error)})
+            self._line.send({**apology, "text": str(error)})
 
     def _answer_until_return(self) -> Message:
         """Answer requests; return at the message that answers a callback of ours."""
         while True:
-            message: Json = receive(self._source)
+            message: Json = self._line.receive()
             self._traffic.unseal(message)
             for number in message.get("drop", ()):  # after their last changes were taken in
                 self._traffic.forget(number)
@@ -150,7 +164,7 @@ class Candidate:
         The tester is told when one of the names comes to mean something else.
         """
         for name, value in vars(self._module).items():
-            mine = isinstance(value, types.FunctionType | type) and value.__module__ == NAME
+            mine = isinstance(value, _NAMED) and value.__module__ == NAME
             if mine and len(self._promised) < _MOST_PROMISED:
                 self._promised[name] = value
         return {name: self._traffic.pack(value) for name, value in self._promised.items()}
@@ -174,7 +188,7 @@ class Candidate:
         if denied is not None:
             raise _Refused({"denied": denied[0], "line": denied[1]})
         if not allow_all:
-            imports.deny_at_run_time(NAME)
+            imports.deny_at_run_time()
         return code
 
     def _judge(self, text: str) -> list[str]:
@@ -215,7 +229,7 @@ class Candidate:
         if number is None:
             number = self._class_numbers[id(kind)] = len(self._classes)
             self._classes.append(kind)
-            self._told.append(_describe(kind))
+            self._told.append(_DESCRIBED.get(kind) or _describe(kind))
         return number
 
     def _export(self, value: Any) -> Json:

@@ -12,7 +12,7 @@ import os
 import types
 from typing import Any
 
-from farm.sandbox.frames import Message, PeerBroke, PeerGone, receive, send
+from farm.sandbox.frames import Line, Message, PeerBroke, PeerGone
 from farm.sandbox.plain import Json, Traffic
 from farm.sandbox.raised import Ancestries, RaisedByProgram, Reference
 from farm.sandbox.standins import Remote, stand_in
@@ -34,7 +34,7 @@ class Session:
     """One conversation with one candidate; every method may raise `PeerGone` or `PeerBroke`."""
 
     def __init__(self, source: int, target: int) -> None:
-        self._source, self._target = source, target
+        self._line = Line(source, target)
         self._traffic = Traffic(0, export=self._export, adopt=self._adopt)
         self._functions: list[Any] = []  # kept alive, so that a number means one thing
         self._function_numbers: dict[int, int] = {}
@@ -60,11 +60,11 @@ class Session:
             self._send(self._answer(reply))
 
     def _send(self, message: Message) -> None:
-        send(self._target, self._traffic.seal(message, forget=True))
+        self._line.send(self._traffic.seal(message, forget=True))
 
     def receive(self) -> Json:
         """Wait for one message and take in what it says about classes and containers."""
-        message: Json = receive(self._source)
+        message: Json = self._line.receive()
         for told in message.get("classes", ()):
             has = frozenset(name for name in told["has"] if type(name) is str)
             self._classes.append((str(told["name"]), has, stand_in(has)))
