@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import io
 import operator
 import sys
 import types
@@ -32,6 +33,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         "issubclass", "iter", "len", "next", "repr", "reversed", "round", "setattr", "delattr",
         "str", "type")},
     "call": lambda function, *arguments, **named: function(*arguments, **named),
+    "leave": lambda manager, error: type(manager).__exit__(
+        manager, type(error), error, error.__traceback__
+    ),
     "aiter": lambda value: value.__aiter__(),
     "anext": lambda value: value.__anext__(),
 }  # fmt: skip
@@ -45,6 +49,7 @@ ASKED_FOR = (
     "__divmod__", "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__",
     "__pow__", "__and__", "__or__", "__xor__", "__matmul__", "__lshift__", "__rshift__",
     "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__",
+    "__rand__", "__ror__", "__rxor__",
 )  # fmt: skip
 _BY_VALUE = (int, float, str, tuple, bytes, complex, frozenset)
 _CONTAINERS = (list, dict, set, bytearray)
@@ -68,6 +73,10 @@ def _describe(kind: type) -> Json:
         has.append("unhashable")
     if kind is types.CoroutineType:
         has.append("coroutine")
+    for base in _CONTAINERS:
+        if issubclass(kind, base):
+            has.append(f"holds {base.__name__}")
+            has += [f"inherits {name}" for name in has if _is_inherited(kind, name)]
     return {"name": kind.__name__, "has": has}
 
 
@@ -78,6 +87,19 @@ _DESCRIBED: dict[type, Json] = {
         types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.GeneratorType, type,
     )
 }  # fmt: skip
+
+
+def _is_inherited(kind: type, name: str) -> bool:
+    """Say whether a method of a class that extends one of Python's is Python's own."""
+    first = next((parent for parent in type.mro(kind) if name in vars(parent)), None)
+    return first is not None and first.__module__ == "builtins"
+
+
+class _Subscriptable(type):
+    """Stands, in what a tester is told, for the class of classes that take a subscript."""
+
+    def __getitem__(cls, part: object) -> object:  # only that there is one is told
+        raise NotImplementedError
 
 
 class Candidate:
@@ -98,6 +120,7 @@ class Candidate:
         self._code: types.CodeType | None = None
         self._event_loop: Any = None
         self._promised: dict[str, Any] = {}
+        self._stdout = sys.stdout
 
     def serve(self, source: int, target: int) -> None:
         """Answer until the pipe closes; always inside a `try` that ends the process."""
@@ -126,13 +149,22 @@ class Candidate:
                 self._traffic.forget(number)
             if message["do"] == "return":
                 return dict(message)
+            printed = self._start_capture() if "capture" in message else None
             try:
                 reply = self._perform(message)
             except _Refused as refused:
                 reply = refused.reply
             except BaseException as error:  # noqa: BLE001  # a program may raise anything
                 reply = self._report(error)
+            if printed is not None:
+                sys.stdout = self._stdout
+                reply["printed"] = printed.getvalue()
             self._reply(reply)
+
+    def _start_capture(self) -> io.StringIO:
+        """Keep what is printed from here on: the tests have put something in place of stdout."""
+        self._stdout, sys.stdout = sys.stdout, io.StringIO()
+        return sys.stdout
 
     def _perform(self, message: Json) -> Message:
         do = message["do"]
@@ -241,6 +273,8 @@ class Candidate:
         if kind is types.ModuleType and value.__name__ != NAME:
             return {"t": "module", "v": value.__name__}
         reference: Json = {"t": "object", "v": self._number_of(value)}
+        if issubclass(kind, type) and hasattr(value, "__class_getitem__"):
+            kind = _Subscriptable
         reference["c"] = self._class_number(kind)
         if issubclass(kind, type):
             reference["class"] = self._class_number(value)
@@ -278,11 +312,19 @@ class Candidate:
             return Foreign(self, body)
         if tag == "builtin":
             return getattr(builtins, body)
+        if tag == "raised":
+            return getattr(builtins, body)(*self._traffic.unpack(reference["a"]))
         if tag == "module":
             return __import__(body, fromlist=["_"])
         return iter([self._traffic.unpack(part) for part in body])
 
     def _report(self, error: BaseException) -> Message:
+        report = self._report_alone(error)
+        if isinstance(error.__cause__, BaseException):
+            report["cause"] = self._report_alone(error.__cause__)
+        return report
+
+    def _report_alone(self, error: BaseException) -> Message:
         try:
             packed = self._traffic.pack(tuple(error.args))
         except Exception:  # noqa: BLE001  # hostile arguments: the text below must do
