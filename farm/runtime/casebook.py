@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from farm.core.case import Case, targets_of
 from farm.core.plan import ScorerName
@@ -13,17 +16,71 @@ from farm.runtime.trials import Recorded, given, whole_cases
 from farm.scoring.explain import Account, Explanation, explain
 from farm.scoring.registry import scorer
 
+if TYPE_CHECKING:
+    from farm.scoring.programcase import AssertionAccount
+    from farm.scoring.programs import ProgramRunner
+
 _STEP_CUT = 1_000  # characters of a step: the texts themselves stand in full beside it
 
 Explain = Callable[[Case], Explanation | None]
 
 
-def case_rows(recordings: Sequence[Recorded]) -> Iterator[CaseRow]:
-    """Yield every case of the runs, explained by the scorer that judged it; a shard at a time."""
+def case_rows(
+    recordings: Sequence[Recorded], *, programs: Mapping[str, ProgramRunner] | None = None
+) -> Iterator[CaseRow]:
+    """Yield every case of the runs, explained by the scorer that judged it; a shard at a time.
+
+    `programs` has, by a scorer's name, what runs a program once more to tell of each assertion;
+    without it such a case is told by its code, its assertions and the share that passed.
+    """
     for run in recordings:
-        account = _explainer(run.plan.identity.scorer)
+        used = run.plan.identity.scorer
+        if _runs_programs(used):
+            runner = (programs or {}).get(used.name)
+            for case, verdict in whole_cases(run):
+                yield _program_row(run, case, verdict, runner)
+            continue
+        account = _explainer(used)
         for case, verdict in whole_cases(run):
             yield _row(run, case, verdict, account)
+
+
+def _runs_programs(used: ScorerName) -> bool:
+    try:
+        return scorer(used.name).runs_programs
+    except SpecError:  # as below
+        return False
+
+
+def _program_row(
+    run: Recorded, case: Case, verdict: CaseResult | None, runner: ProgramRunner | None
+) -> CaseRow:
+    # here and not at the top: the parser that finds programs loads for 10 ms
+    from farm.scoring.code import extract_code
+    from farm.scoring.programcase import explain_program
+
+    row = _row(run, case, verdict, lambda _: None)
+    assertions = targets_of(case)
+    rule, steps = run.scorer, tuple(f"assertion: {_cut(text)}" for text in assertions)
+    if verdict is not None and counts(verdict.outcome):
+        passed = round(verdict.score * len(assertions))
+        rule = f"{run.scorer}: {passed} of {len(assertions)} assertions passed"
+    if verdict is not None and runner is not None:
+        metric = scorer(run.plan.identity.scorer.name)
+        told = explain_program(metric, case.response, assertions, runner)
+        steps = tuple(_told(one) for one in told.assertions)
+        if told.outcome == verdict.outcome:
+            rule = f"{run.scorer}: {told.rule}" + (f"; {told.detail}" if told.detail else "")
+        else:  # a program may use chance or the clock; the recorded verdict stands
+            rule += f"; run again it ends in {told.outcome!r}"
+    return msgspec.structs.replace(
+        row, extracted=extract_code(case.response) or None, rule=rule, steps=steps
+    )
+
+
+def _told(one: AssertionAccount) -> str:
+    why = f" ({_cut(one.detail)})" if one.detail else ""
+    return f"{one.outcome}{why}: {_cut(one.text)}"
 
 
 def _explainer(used: ScorerName) -> Explain:
@@ -82,6 +139,9 @@ def _steps(told: Explanation) -> tuple[str, ...]:
 
 def _lines(side: str, account: Account) -> Iterator[str]:
     for seen in account:
-        rest = len(seen.text) - _STEP_CUT
-        more = f" and {rest:,} more characters" if rest > 0 else ""
-        yield f"{side}, {seen.step}: {seen.text[:_STEP_CUT]!r}{more}"
+        yield f"{side}, {seen.step}: {_cut(seen.text)}"
+
+
+def _cut(text: str) -> str:
+    rest = len(text) - _STEP_CUT
+    return f"{text[:_STEP_CUT]!r}" + (f" and {rest:,} more characters" if rest > 0 else "")

@@ -119,6 +119,7 @@ class Slot:
             self._stop()
             return str(ready["failed"])
         self._control.settimeout(None)
+        self.nursery: int = ready["ready"]  # the process that forks programs, 0 if there is none
         self.found: dict[str, Any] = ready["isolation"]
         return ""
 
@@ -156,7 +157,7 @@ class Slot:
             raise SandboxLost(
                 "a sandbox process was lost; the program was not judged, run it again"
             )
-        self.kept = report["kept"]
+        self.kept, self.nursery = report["kept"], report["nursery"]
         if report["left"]:
             _Deleter.later(report["left"])
         lines = [json.loads(line) for line in conversation.verdict.splitlines()]

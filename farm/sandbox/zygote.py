@@ -79,11 +79,11 @@ class Zygote:
 
     def serve(self) -> None:
         """Take jobs until the runner closes the socket."""
-        self._nursery = Nursery(self._lockdown)
+        nursery = self._nursery = Nursery(self._lockdown)
         for name in _WARM_FOR_TESTERS:
             importlib.import_module(name)
         gc.freeze()
-        self._tell({"ready": os.getpid(), "isolation": self.isolation})
+        self._tell({"ready": nursery.pid, "isolation": self.isolation})
         while True:
             line = self._next_line()
             if line is None:
@@ -192,6 +192,7 @@ class Zygote:
                 "rss_kb": ended.rss_kb,
                 "left": left,
                 "kept": 0 if self._tester is None else self._tester.pid,
+                "nursery": 0 if self._nursery is None else self._nursery.pid,
             }
         )
 

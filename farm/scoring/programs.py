@@ -8,7 +8,7 @@ Pure: who runs programs, and behind which walls, is somebody else's business and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from farm.core.case import ScoredInput, targets_of
 from farm.core.isolation import Isolation, isolation_of, weakest
@@ -36,6 +36,18 @@ _OUTCOMES: Final = {
 }
 
 
+class AssertionVerdict(Protocol):
+    """How one assertion ended."""
+
+    @property
+    def outcome(self) -> str:
+        """One of "pass", "assertion_fail", "error", "not_reached"."""
+
+    @property
+    def detail(self) -> str:
+        """Why, unless it passed."""
+
+
 class ProgramVerdict(Protocol):
     """What scoring looks at in a verdict on a program."""
 
@@ -54,6 +66,14 @@ class ProgramVerdict(Protocol):
     @property
     def spent(self) -> bool:
         """Whether the program used up its time on processors, however long it waited."""
+
+    @property
+    def detail(self) -> str:
+        """Why the program did not pass; "" when it did."""
+
+    @property
+    def assertions(self) -> Sequence[AssertionVerdict]:
+        """How each assertion ended, in order."""
 
     @property
     def isolation(self) -> object:
@@ -91,16 +111,25 @@ def judge_programs(
     results: list[CaseResult] = []
     around: set[Isolation] = set()
     for case in cases:
-        result, isolation = _judge(case, runner)
-        results.append(result)
-        if isolation is not None:
-            around.add(isolation)
+        judged = judge_program(case, runner)
+        results.append(judged.result)
+        if judged.isolation is not None:
+            around.add(judged.isolation)
         if on_case is not None:
             on_case(len(results))
     return results, weakest(around)
 
 
-def _judge(case: ScoredInput, runner: ProgramRunner) -> tuple[CaseResult, Isolation | None]:
+class Judged(NamedTuple):
+    """A case's verdict; what was run for it, and what the runner said, as far as it came."""
+
+    result: CaseResult
+    code: str | None = None
+    verdict: ProgramVerdict | None = None
+    isolation: Isolation | None = None
+
+
+def judge_program(case: ScoredInput, runner: ProgramRunner) -> Judged:
     """Judge one case.
 
     In this order: unscorable (no target is an assertion), empty, unparsed (no program in the
@@ -110,21 +139,21 @@ def _judge(case: ScoredInput, runner: ProgramRunner) -> tuple[CaseResult, Isolat
     """
     assertions = targets_of(case)
     if not any(map(is_assertion, assertions)):
-        return _unrun(case, UNSCORABLE), None
+        return Judged(_unrun(case, UNSCORABLE))
     if not case.response or case.response.isspace():
-        return _unrun(case, EMPTY), None
+        return Judged(_unrun(case, EMPTY))
     code = extract_code(case.response)
     if not code:
-        return _unrun(case, UNPARSED), None
+        return Judged(_unrun(case, UNPARSED))
     try:
         verdict = runner.judge(code, assertions)
         if _says_little(verdict):
             verdict = runner.judge(code, assertions)  # the machine may be less busy now
     except SandboxLost:
-        return _unrun(case, ERROR), None
+        return Judged(_unrun(case, ERROR), code)
     around = isolation_of(verdict.isolation)
     if _says_little(verdict):
-        return _unrun(case, ERROR), around
+        return Judged(_unrun(case, ERROR), code, verdict, around)
     outcome = _OUTCOMES[verdict.outcome]
     result = CaseResult(
         id=case.id,
@@ -133,7 +162,7 @@ def _judge(case: ScoredInput, runner: ProgramRunner) -> tuple[CaseResult, Isolat
         outcome=outcome,
         trust=around.trust,
     )
-    return result, around
+    return Judged(result, code, verdict, around)
 
 
 def _says_little(verdict: ProgramVerdict) -> bool:
