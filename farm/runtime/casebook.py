@@ -57,14 +57,15 @@ def _program_row(
 ) -> CaseRow:
     # here and not at the top: the parser that finds programs loads for 10 ms
     from farm.scoring.code import extract_code
-    from farm.scoring.programcase import explain_program
+    from farm.scoring.programcase import UNRUN, explain_program, passed_of
 
     row = _row(run, case, verdict, lambda _: None)
     assertions = targets_of(case)
     rule, steps = run.scorer, tuple(f"assertion: {_cut(text)}" for text in assertions)
     if verdict is not None and counts(verdict.outcome):
         passed = round(verdict.score * len(assertions))
-        rule = f"{run.scorer}: {passed} of {len(assertions)} assertions passed"
+        share = passed_of(passed, len(assertions))
+        rule = f"{run.scorer}: {UNRUN.get(verdict.outcome, share)}"
     if verdict is not None and runner is not None:
         metric = scorer(run.plan.identity.scorer.name)
         told = explain_program(metric, case.response, assertions, runner)

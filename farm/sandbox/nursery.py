@@ -43,7 +43,7 @@ class Nursery:
     """The zygote's side: `bear` a program, then `end` it; one at a time."""
 
     def __init__(self, lockdown: Lockdown) -> None:
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours, theirs = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
             _serve(lockdown, theirs)

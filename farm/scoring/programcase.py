@@ -15,7 +15,8 @@ from farm.core.result import EMPTY, UNPARSED, UNSCORABLE
 from farm.scoring.programs import Judged, ProgramRunner, judge_program
 from farm.scoring.registry import Scorer
 
-_UNRUN = {
+# What there is to say of a case that ended without a program being run.
+UNRUN = {
     UNSCORABLE: "no target is an assertion, so nothing was run",
     EMPTY: "the response is empty, so nothing was run",
     UNPARSED: "the response holds no program",
@@ -81,8 +82,13 @@ def explain_program(
 
 def _rule(judged: Judged, total: int) -> str:
     if judged.code is None:
-        return _UNRUN[judged.result.outcome]
+        return UNRUN[judged.result.outcome]
     if judged.verdict is None:
         return "the program could not be judged here: a sandbox process was lost, twice"
     passed = sum(one.outcome == "pass" for one in judged.verdict.assertions)
+    return passed_of(passed, total)
+
+
+def passed_of(passed: int, total: int) -> str:
+    """Say how many assertions passed."""
     return f"{passed} of {total} assertion{'s' if total > 1 else ''} passed"

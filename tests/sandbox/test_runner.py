@@ -148,6 +148,23 @@ def test_a_lost_zygote_is_replaced() -> None:
         assert sandbox.run(work).outcome == "pass"
 
 
+def test_a_lost_nursery_is_replaced_and_its_program_run_again() -> None:
+    """Ended before a job, and in the middle of one: no program is judged by its end."""
+    work = checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)
+    slow = checked_work(f"import time\ntime.sleep(0.5)\n{ADD}", "add(1, 2) == 3", timeout_s=3.0)
+    with Sandbox(slots=1) as sandbox:
+        assert sandbox.run(work).outcome == "pass"
+        (first,) = sandbox.nurseries
+        os.kill(first, signal.SIGKILL)
+        assert sandbox.run(work).outcome == "pass"
+        (second,) = sandbox.nurseries
+        killer = threading.Timer(0.2, os.kill, (second, signal.SIGKILL))
+        killer.start()
+        assert sandbox.run(slow).outcome == "pass"
+        killer.join()
+        assert sandbox.nurseries.isdisjoint({first, second})
+
+
 def test_a_sandbox_dies_with_its_owner() -> None:
     """The owner is killed while a program sleeps: zygote, candidate and tester all go."""
     before = farm_processes()
