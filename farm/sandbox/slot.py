@@ -145,7 +145,12 @@ class Slot:
             "imports": work.imports or imports,
         }
         conversation = Conversation(
-            self._control, self._lines, self._jobs, json.dumps(job).encode("ascii"), work.bounds
+            self._control,
+            self._lines,
+            self._jobs,
+            json.dumps(job).encode("ascii"),
+            work.bounds,
+            assertions=len(work.assertions),
         )
         try:
             report = conversation.hold()
