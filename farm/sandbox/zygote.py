@@ -301,7 +301,8 @@ def _settle(settings: dict[str, Any]) -> tuple[Scratch, Lockdown, dict[str, Any]
 def main() -> None:
     """Start from the settings on the command line; end when the runner goes away."""
     settings = json.loads(sys.argv[1])
-    control = socket.socket(fileno=settings["control"])
+    # a low number, whatever it was inherited by: the limit on open files will be 64
+    control = socket.socket(fileno=os.dup(settings["control"]))
     close_others({control.fileno()})
     for name in _WARM:
         importlib.import_module(name)

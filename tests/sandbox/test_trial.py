@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 import types
 
 import pytest
 
-from farm.sandbox.runner import Settings, run_candidate
+from farm.sandbox.runner import Sandbox, Settings, checked_work, run_candidate
 
 RIGHT: dict[str, tuple[str, list[str]]] = {
     "numbers that JSON has no word for": (
@@ -244,6 +245,26 @@ answers = {
     "pidfd": call(434, other, 0), "read": call(310, other, 0, 0, 0, 0, 0),
 }
 """
+
+
+def test_what_the_owner_has_open_reaches_neither_program_nor_assertions() -> None:
+    """However high the numbers are: descriptors beyond the limit on open files are closed too."""
+    count = (
+        "import os\nopened = []\nfor number in range(4096):\n"
+        "    try:\n        os.fstat(number)\n    except OSError:\n        continue\n"
+        "    opened.append(number)\n"
+    )
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(200)]
+    try:
+        with Sandbox(Settings(imports="allow"), slots=1) as sandbox:
+            work = checked_work(count, ["len(opened) == 5"], timeout_s=3.0)
+            assert sandbox.run(work).outcome == "pass"
+            # the tester has four pipes of its job, the zygote's socket, and the usual three
+            work = checked_work("", [f"{count}assert len(opened) == 8, opened"], timeout_s=3.0)
+            assert sandbox.run(work).outcome == "pass"
+    finally:
+        for number in held:
+            os.close(number)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the numbers are of Linux on x86_64")
