@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import io
 import operator
 import sys
@@ -26,6 +27,7 @@ NAME = imports.PROGRAM
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in
        ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "matmul",
+        "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor",
         "lshift", "rshift", "neg", "pos", "invert", "eq", "ne", "lt", "le", "gt", "ge", "contains",
         "getitem", "setitem", "delitem", "index")},
     **{name: getattr(builtins, name) for name in
@@ -36,6 +38,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "leave": lambda manager, error: type(manager).__exit__(
         manager, type(error), error, error.__traceback__
     ),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
     "aiter": lambda value: value.__aiter__(),
     "anext": lambda value: value.__anext__(),
 }  # fmt: skip
@@ -49,7 +53,8 @@ ASKED_FOR = (
     "__divmod__", "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__",
     "__pow__", "__and__", "__or__", "__xor__", "__matmul__", "__lshift__", "__rshift__",
     "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__",
-    "__rand__", "__ror__", "__rxor__",
+    "__rand__", "__ror__", "__rxor__", "__iadd__", "__isub__", "__imul__", "__itruediv__",
+    "__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__",
 )  # fmt: skip
 _BY_VALUE = (int, float, str, tuple, bytes, complex, frozenset)
 _CONTAINERS = (list, dict, set, bytearray)

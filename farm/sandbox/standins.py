@@ -91,6 +91,12 @@ class Remote:
     def __hash__(self) -> int:
         return int(self._session.operate("hash", self))
 
+    def __copy__(self) -> Any:
+        return self._session.operate("copy", self)
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self._session.operate("deepcopy", self)
+
     def __instancecheck__(self, value: object) -> bool:
         return self._session.is_instance(value, self)
 
@@ -138,6 +144,15 @@ def _own_operator(operation: str, *, reflected: bool = False) -> Callable[..., A
         theirs = self._session.plain(other) if isinstance(other, Remote) else other
         mine = self._session.plain(self)
         return apply(theirs, mine) if reflected else apply(mine, theirs)
+
+    return method
+
+
+def _own_change(operation: str) -> Callable[..., Any]:
+    """Have a container change itself by an operator that its class has from Python."""
+
+    def method(self: Remote, other: Any) -> Any:
+        return self._session.operate(operation, self, other)
 
     return method
 
@@ -222,6 +237,8 @@ for _name in _ARITHMETIC:
     _METHODS[f"__r{_name}__"] = _operator(_asked, reflected=True)
 
 
+_IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
+_METHODS |= {f"__i{name}__": _operator("i" + name) for name in _IN_PLACE}
 _OWN_OPERATORS = {
     f"__{reflected}{name}__": _own_operator(
         name + "_" if name in ("and", "or") else name, reflected=bool(reflected)
@@ -229,6 +246,7 @@ _OWN_OPERATORS = {
     for name in ("add", "mul", "sub", "and", "or", "xor")
     for reflected in ("", "r")
 }
+_OWN_OPERATORS |= {f"__i{name}__": _own_change("i" + name) for name in _IN_PLACE}
 _ASKED_ALWAYS = {name: _ask_for(name) for name in ("__doc__", "__module__", "__annotations__")}
 _CONTAINERS = {kind.__name__: kind for kind in (list, dict, set, bytearray)}
 

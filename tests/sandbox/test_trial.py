@@ -50,6 +50,24 @@ RIGHT: dict[str, tuple[str, list[str]]] = {
             "V([1, 2]) + V([3, 4]) == V([4, 6])",
         ],
     ),
+    "objects that change in place, and their copies": (
+        "class C:\n    def __init__(self): self.n, self.l = 0, [1]\n"
+        "    def __iadd__(self, k):\n        self.n += k\n        return self\n"
+        "class L(list): pass",
+        [
+            "c = C()\nd = c\nc += 5\nassert c is d and d.n == 5",
+            "x = L([1])\ny = x\nx += [2]\nassert y == [1, 2] and x is y",
+            "import copy\na = C()\nb = copy.deepcopy(a)\nb.l.append(2)\n"
+            "assert (a.l, b.l) == ([1], [1, 2]) and copy.copy(a).l is a.l",
+            "C().__class__ is C and type(C()).__name__ == C().__class__.__name__ == 'C'",
+        ],
+    ),
+    "dictionaries that make what is missing": (
+        "from collections import defaultdict\nclass D(dict):\n"
+        "    def __missing__(self, key): return key * 2\n"
+        "def f(): return defaultdict(list, a=[1]), defaultdict(lambda: 7), D(a=1)",
+        ["f()[0]['z'] == [] and f()[0] == {'a': [1]}", "f()[1][0] == 7", "f()[2]['q'] == 'qq'"],
+    ),
     "classes that take a subscript": (
         "from typing import Generic, TypeVar\nT = TypeVar('T')\n"
         "class S(Generic[T]):\n    def __init__(self): self.items = []",
