@@ -20,6 +20,7 @@ from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
 from farm.files.incarnation import current_incarnation, is_alive, is_gone
 from farm.runtime.settings import RunSettings
+from farm.scoring.programrules import rules_of
 from farm.scoring.registry import DEFAULT, scorer
 from farm.store.directory import DirectoryStore, exists, wall_clock
 from farm.store.protocol import Store
@@ -66,7 +67,7 @@ def is_qualification(store: DirectoryStore) -> bool:
 def scorer_name(name: str = DEFAULT) -> ScorerName:
     """Give a scorer of this farm as part of an identity; raises `SpecError` on unknown names."""
     found = scorer(name)
-    if found.needs and name not in METRICS:
+    if found.needs and name.partition("@")[0] not in METRICS:
         needs = " and ".join(found.needs)
         raise SpecError(f"metric {name!r} needs a {needs}: a run gives that to farm's own only")
     return ScorerName(name=found.name, version=found.version)
@@ -226,13 +227,31 @@ def programs_of(
     asked for.
     """
     check_recorded(plan)
-    if not scorer(plan.identity.scorer.name).runs_programs:
+    name = plan.identity.scorer.name
+    if not scorer(name).runs_programs:
         yield None
         return
+    with program_runner(
+        name, require_isolation=require_isolation, allow_unisolated=allow_unisolated
+    ) as sandbox:
+        yield sandbox
+
+
+@contextmanager
+def program_runner(
+    metric: str, *, require_isolation: str | None, allow_unisolated: bool
+) -> Iterator[Sandbox]:
+    """Open what runs programs by the rules in a metric's name; raises as `programs_of`."""
     # here and not at the top: a run that scores texts never needs it
     from farm.sandbox.runner import Sandbox, Settings
 
-    settings = Settings(require_isolation=require_isolation, allow_unisolated=allow_unisolated)
+    rules = rules_of(metric)
+    settings = Settings(
+        imports=rules.imports,
+        timeout_s=rules.timeout_s,
+        require_isolation=require_isolation,
+        allow_unisolated=allow_unisolated,
+    )
     with Sandbox(settings, slots=1) as sandbox:
         sandbox.isolation  # noqa: B018  starts the slot, and raises where it may not
         yield sandbox

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
@@ -14,12 +14,14 @@ from farm.cli.main import fail
 from farm.cli.sides import models_of
 from farm.core.trial import has_trials
 from farm.errors import UsageError
-from farm.wiring import open_store
+from farm.scoring.registry import scorer
+from farm.wiring import open_store, program_runner
 
 if TYPE_CHECKING:
     from farm.report.envelope import Envelope
     from farm.runtime.board import Board
     from farm.runtime.trials import Recorded
+    from farm.scoring.programs import ProgramRunner
     from farm.store.directory import DirectoryStore
 
 
@@ -31,7 +33,10 @@ class ReportFlags(TypedDict):
     title: str | None
     step_summary: bool
     detail: bool | None
+    run_programs: bool
     quiet: bool
+    require_isolation: str | None
+    allow_unisolated: bool
 
 
 @click.command()
@@ -64,6 +69,12 @@ class ReportFlags(TypedDict):
 @deliver.output
 @click.option("--title", metavar="TEXT", type=Name(), help="The title of the page.")
 @deliver.step_summary
+@click.option(
+    "--run-programs",
+    is_flag=True,
+    help="Run each program of a code_exec run again, so that the page tells of every assertion.",
+)
+@options.isolation
 @options.detail
 @options.quiet
 @click.pass_context
@@ -81,6 +92,8 @@ def command(
     from farm.runtime.board import envelope_of, gather
     from farm.runtime.trials import recordings
 
+    if given["run_programs"] and given["kind"] != "html":
+        raise UsageError("--run-programs: only --format html tells of single assertions")
     summary = deliver.summary_file(given["step_summary"])
     opened = [ctx.with_resource(open_store(path)) for path in stores]
     own = [models_of(store) for store in opened]
@@ -102,10 +115,31 @@ def command(
         listed = len(board.runs) <= DETAIL_CASES
     envelope = envelope_of(runs, board, detail=listed and given["kind"] == "json")
     title = given["title"] or _title(runs)
-    deliver.deliver(_rendered(given["kind"], title, envelope, runs, board), given["output"])
+    programs = _runners(ctx, runs, given) if given["run_programs"] else {}
+    text = _rendered(given["kind"], title, envelope, runs, board, programs)
+    deliver.deliver(text, given["output"])
     if summary:
         deliver.add_summary(summary, render_step_summary(envelope, title=title))
     ctx.exit(_exit_code(opened))
+
+
+def _runners(
+    ctx: click.Context, runs: Sequence[Recorded], given: ReportFlags
+) -> dict[str, ProgramRunner]:
+    """Open what runs the programs of each scorer that runs any, until the command ends."""
+    names = {run.plan.identity.scorer.name for run in runs if not run.asked}
+    names |= {task.metric_name for run in runs for task in run.tasks.values()}
+    return {
+        name: ctx.with_resource(
+            program_runner(
+                name,
+                require_isolation=given["require_isolation"],
+                allow_unisolated=given["allow_unisolated"],
+            )
+        )
+        for name in sorted(names)
+        if scorer(name).runs_programs
+    }
 
 
 def _title(runs: Sequence[Recorded]) -> str:
@@ -113,7 +147,12 @@ def _title(runs: Sequence[Recorded]) -> str:
 
 
 def _rendered(
-    kind: str, title: str, envelope: Envelope, runs: Sequence[Recorded], board: Board
+    kind: str,
+    title: str,
+    envelope: Envelope,
+    runs: Sequence[Recorded],
+    board: Board,
+    programs: Mapping[str, ProgramRunner],
 ) -> Iterable[str]:
     """Return the text of a format, in pieces; the cases of a page are read while it is written."""
     if kind == "html":
@@ -122,7 +161,7 @@ def _rendered(
 
         cases = len(board.runs)
         subtitle = f"scored by {runs[0].scorer}, {cases:,} case{'s' if cases > 1 else ''}"
-        rows = case_rows(sorted(runs, key=lambda run: run.model))
+        rows = case_rows(sorted(runs, key=lambda run: run.model), programs=programs)
         return render_html(page_of(envelope, title=title, subtitle=subtitle, cases=rows))
     if kind == "markdown":
         from farm.report.markdown import render_markdown

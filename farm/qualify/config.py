@@ -197,6 +197,7 @@ def _may_be_null(name: str) -> bool:
         "draft_sha256",
         "reasoning_mode",
         "sampler",
+        "total_context",
     }
 
 

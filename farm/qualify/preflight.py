@@ -24,7 +24,8 @@ class SlotRoom(msgspec.Struct, frozen=True, kw_only=True):
 
     slots: int | None
     context_per_slot: int | None
-    source: str  # "props", "slots", "total_context", "declared"
+    source: str  # "props", "total_context", "declared"
+    shared_context: int | None = None  # what slots share that each report it as their own
 
 
 async def preflight(
@@ -72,14 +73,19 @@ async def slot_room(endpoint: Endpoint, *, config: Config) -> SlotRoom:
         listed = [context for context in contexts if context is not None]
         slots = slots or len(found) or None
     known = [context for context in (per_slot, *listed) if context is not None]
+    if known:
+        return SlotRoom(
+            slots=slots,
+            context_per_slot=min(known),
+            source=source,
+            shared_context=config.total_context,
+        )
     total = config.total_context or _count(body.get("n_ctx"))
-    if total is not None:
-        # what all slots share is divided among those that will work at a time
-        known.append(total // (slots or max(config.concurrency)))
-        source = "total_context"
-    if not known:
+    if total is None:
         return SlotRoom(slots=slots, context_per_slot=None, source="declared")
-    return SlotRoom(slots=slots, context_per_slot=min(known), source=source)
+    # what all slots share is divided among them, or among those that will work at a time
+    per_slot = total // (slots or max(config.concurrency))
+    return SlotRoom(slots=slots, context_per_slot=per_slot, source="total_context")
 
 
 def check_room(tokens: int, *, cell: Cell, config: Config, room: SlotRoom) -> None:
@@ -95,6 +101,11 @@ def check_room(tokens: int, *, cell: Cell, config: Config, room: SlotRoom) -> No
         raise NotPermitted(
             f"{cell.label}: {parts} are {needed} tokens, max_context_per_request is "
             f"{config.max_context_per_request}: leave this context out or give the server more"
+        )
+    if room.shared_context is not None and room.shared_context < needed * cell.concurrency:
+        raise NotPermitted(
+            f"{cell.label}: {parts} are {needed} tokens, {cell.concurrency} at once share "
+            f"{room.shared_context} (total_context): start the server with more"
         )
     if room.context_per_slot is not None and room.context_per_slot < needed:
         raise NotPermitted(

@@ -30,6 +30,9 @@ async def observe_server(endpoint: Endpoint, *, config: Config) -> dict[str, Any
         reply = await endpoint.control("GET", path, timeout_s=config.hook_timeout_s)
         body = reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
         seen |= {name: body[name] for name in _TOLD if isinstance(body.get(name), str | int)}
+        settings = body.get("default_generation_settings")
+        if isinstance(settings, dict) and isinstance(settings.get("n_ctx"), int):
+            seen["context_per_slot"] = settings["n_ctx"]
         template = body.get("chat_template")
         if isinstance(template, str):
             digest = sha256(template.encode("utf-8", "surrogatepass")).hexdigest()
@@ -89,6 +92,17 @@ def _warnings(config: Config, invocations: list[dict[str, Any]]) -> list[str]:
             found.append(
                 f"the server's template has sha256 {template}, the configuration says "
                 f"{config.template_sha256}"
+            )
+        slots, each = entry["server"].get("total_slots"), entry["server"].get("context_per_slot")
+        if (
+            slots not in (None, 1)
+            and each
+            and max(config.concurrency) > 1
+            and not (config.total_context)
+        ):
+            found.append(
+                f"the server tells {each} tokens for each of {slots} slots, as it also does when "
+                f"they share {each} (a unified cache): say in total_context what all of them have"
             )
     # a server that was not there described nothing
     told = [entry["server"] for entry in invocations if entry["server"]]

@@ -18,11 +18,13 @@ from farm.report.build import Report
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def _of(kind: Any, title: str) -> Callable[[], dict[str, Any]]:  # noqa: ANN401  any type msgspec knows
-    def make() -> dict[str, Any]:
-        return {"$schema": _DIALECT, "title": title, **msgspec.json.schema(kind)}
+def schema_for(kind: Any, title: str) -> dict[str, Any]:  # noqa: ANN401  any type msgspec knows
+    """Make the JSON Schema of a type."""
+    return {"$schema": _DIALECT, "title": title, **msgspec.json.schema(kind)}
 
-    return make
+
+def _of(kind: Any, title: str) -> Callable[[], dict[str, Any]]:  # noqa: ANN401  as above
+    return lambda: schema_for(kind, title)
 
 
 def _predictions() -> dict[str, Any]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from farm.core.case import Case, targets_of
 from farm.core.plan import ScorerName
@@ -14,17 +17,80 @@ from farm.runtime.trials import Recorded, given, whole_cases
 from farm.scoring.explain import Account, Explanation, explain
 from farm.scoring.registry import scorer
 
+if TYPE_CHECKING:
+    from farm.scoring.programcase import AssertionAccount
+    from farm.scoring.programs import ProgramRunner
+
 _STEP_CUT = 1_000  # characters of a step: the texts themselves stand in full beside it
 
 Explain = Callable[[Case], Explanation | None]
 
 
-def case_rows(recordings: Sequence[Recorded]) -> Iterator[CaseRow]:
-    """Yield every case of the runs, explained by the scorer that judged it; a shard at a time."""
+def case_rows(
+    recordings: Sequence[Recorded], *, programs: Mapping[str, ProgramRunner] | None = None
+) -> Iterator[CaseRow]:
+    """Yield every case of the runs, explained by the scorer that judged it; a shard at a time.
+
+    `programs` has, by a scorer's name, what runs a program once more to tell of each assertion;
+    without it such a case is told by its code, its assertions and the share that passed.
+    """
     for run in recordings:
         account = _of_tasks(run.tasks) if run.asked else _explainer(run.plan.identity.scorer)
+        is_program: dict[str, bool] = {}
         for case, verdict in whole_cases(run):
-            yield _row(run, case, verdict, account)
+            metric = _metric(run, case)
+            if metric not in is_program:
+                is_program[metric] = _runs_programs(metric)
+            if is_program[metric]:
+                yield _program_row(run, case, verdict, (programs or {}).get(metric))
+            else:
+                yield _row(run, case, verdict, account)
+
+
+def _metric(run: Recorded, case: Case) -> str:
+    """Name the metric of a case."""
+    return (
+        run.tasks[given(case.task, "")].metric_name if run.asked else run.plan.identity.scorer.name
+    )
+
+
+def _runs_programs(metric: str) -> bool:
+    try:
+        return scorer(metric).runs_programs
+    except SpecError:  # as below
+        return False
+
+
+def _program_row(
+    run: Recorded, case: Case, verdict: CaseResult | None, runner: ProgramRunner | None
+) -> CaseRow:
+    # here and not at the top: the parser that finds programs loads for 10 ms
+    from farm.scoring.code import extract_code
+    from farm.scoring.programcase import UNRUN, explain_program, passed_of
+
+    row = _row(run, case, verdict, lambda _: None)
+    assertions = targets_of(case)
+    rule, steps = _rule(run, case), tuple(f"assertion: {_cut(text)}" for text in assertions)
+    if verdict is not None and counts(verdict.outcome):
+        passed = round(verdict.score * len(assertions))
+        share = passed_of(passed, len(assertions))
+        rule = f"{_rule(run, case)}: {UNRUN.get(verdict.outcome, share)}"
+    if verdict is not None and runner is not None:
+        metric = scorer(_metric(run, case))
+        told = explain_program(metric, case.response, assertions, runner)
+        steps = tuple(_told(one) for one in told.assertions)
+        if told.outcome == verdict.outcome:
+            rule = f"{_rule(run, case)}: {told.rule}" + (f"; {told.detail}" if told.detail else "")
+        else:  # a program may use chance or the clock; the recorded verdict stands
+            rule += f"; run again it ends in {told.outcome!r}"
+    return msgspec.structs.replace(
+        row, extracted=extract_code(case.response) or None, rule=rule, steps=steps
+    )
+
+
+def _told(one: AssertionAccount) -> str:
+    why = f" ({_cut(one.detail)})" if one.detail else ""
+    return f"{one.outcome}{why}: {_cut(one.text)}"
 
 
 def _explainer(used: ScorerName) -> Explain:
@@ -44,8 +110,6 @@ def _of_tasks(tasks: Mapping[str, TaskSpec]) -> Explain:
 
     def account(case: Case) -> Explanation | None:
         task = tasks[given(case.task, "")]
-        if scorer(task.metric_name).needs:
-            return None
         return _account(case, task.metric_name, task.post_process)
 
     return account
@@ -83,8 +147,8 @@ def _rule(run: Recorded, case: Case) -> str:
     """Name what judged a case, as signatures write it."""
     if not run.asked:
         return run.scorer
-    task = run.tasks[given(case.task, "")]
-    return f"{task.metric_name}@{scorer(task.metric_name).version}"
+    metric = _metric(run, case)
+    return f"{metric}@{scorer(metric).version}"
 
 
 def _extracted(told: Explanation | None) -> str | None:
@@ -104,6 +168,9 @@ def _steps(told: Explanation) -> tuple[str, ...]:
 
 def _lines(side: str, account: Account) -> Iterator[str]:
     for seen in account:
-        rest = len(seen.text) - _STEP_CUT
-        more = f" and {rest:,} more characters" if rest > 0 else ""
-        yield f"{side}, {seen.step}: {seen.text[:_STEP_CUT]!r}{more}"
+        yield f"{side}, {seen.step}: {_cut(seen.text)}"
+
+
+def _cut(text: str) -> str:
+    rest = len(text) - _STEP_CUT
+    return f"{text[:_STEP_CUT]!r}" + (f" and {rest:,} more characters" if rest > 0 else "")

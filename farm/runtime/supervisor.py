@@ -158,6 +158,8 @@ class Supervisor:
                 return
 
     async def _start_shift(self, shifts: TaskGroup) -> bool:
+        if self._committer.ledger.settled:  # for good; to ask again would take the store's lock
+            return False
         name = f"{self._settings.name}-w{self._spawned + 1}"
         settings = self._settings
         claim = Claim(

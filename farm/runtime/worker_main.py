@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
                 worker_pid=os.getpid(),
                 say=say,
                 delay_s=int(options.get("--delay-ms", "0")) / 1000,
-                open_programs=lambda: _open_sandbox(options, opened),
+                open_programs=lambda: _open_sandbox(store, options, opened),
             )
             signal.signal(signal.SIGTERM, lambda *_: worker.stop())
             say(Ready(worker_pid=os.getpid()))
@@ -65,12 +65,18 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _open_sandbox(options: dict[str, str], opened: ExitStack) -> ProgramRunner:
+def _open_sandbox(
+    store: DirectoryStore, options: dict[str, str], opened: ExitStack
+) -> ProgramRunner:
     """Open a sandbox of one slot: the run has as many slots as it has workers."""
     # here and not at the top: a run that scores texts never needs it
     from farm.sandbox.runner import Sandbox, Settings
+    from farm.scoring.programrules import rules_of
 
+    rules = rules_of(store.plan.identity.scorer.name)
     settings = Settings(
+        imports=rules.imports,
+        timeout_s=rules.timeout_s,
         require_isolation=options.get("--require-isolation"),
         allow_unisolated=options.get("--allow-unisolated") == "yes",
     )

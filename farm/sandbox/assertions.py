@@ -12,14 +12,15 @@ import re
 from types import CodeType
 from typing import NamedTuple
 
-# What an assertion writes as type(x) is asked of the program when x is one of its objects.
+# What an assertion writes as type(x) or x.__class__ is asked of the program when x is one of
+# its objects.
 KIND_OF = "__kind_of__"
 _BUILTINS = frozenset(vars(builtins))
 # A long text that begins like a statement and has a line that asserts needs no closer look.
 _LONG = 200
 _PLAINLY_A_BLOCK = re.compile(r"\s*(?:(?:def|class|import|from|assert)\b|[A-Za-z_]\w*\s*=[^=])")
 _ASSERT_LINE = re.compile(r"^\s*assert\b", re.MULTILINE)
-_ASKS_FOR_KIND = re.compile(r"\btype\b")
+_ASKS_FOR_KIND = re.compile(r"\b(?:type|__class__)\b")
 
 
 class BadAssertion(Exception):
@@ -59,7 +60,7 @@ def read(text: str) -> Assertion:
             can_fail = True
     names = frozenset(node.func.id for node in calls if isinstance(node.func, ast.Name))
     overridable = _overridden_builtin(calls, names) if len(names) == 1 else ""
-    if "type" in names:
+    if asks_for_kind:
         tree = ast.fix_missing_locations(_AskForKind().visit(tree))
     only = tree.body[0]
     is_expression = len(tree.body) == 1 and isinstance(only, ast.Expr)
@@ -110,7 +111,13 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 class _AskForKind(ast.NodeTransformer):
-    """Rewrites `type(x)` to `__kind_of__(x)`."""
+    """Rewrites `type(x)` and `x.__class__` to `__kind_of__(x)`."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if node.attr != "__class__" or not isinstance(node.ctx, ast.Load):
+            return node
+        return ast.Call(ast.Name(KIND_OF, ast.Load()), [node.value], [])
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
+import io
 import operator
 import sys
 import types
@@ -16,15 +18,16 @@ from collections.abc import Callable
 from typing import Any
 
 from farm.sandbox import assertions, imports
-from farm.sandbox.frames import Message, PeerBroke, receive, send
+from farm.sandbox.frames import Line, Message, PeerBroke
 from farm.sandbox.lent import Callback, Foreign
 from farm.sandbox.plain import Json, Traffic
 
-NAME = "candidate"
+NAME = imports.PROGRAM
 # Operators a tester may ask for; taken here, before a program can replace its builtins.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in
        ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "matmul",
+        "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor",
         "lshift", "rshift", "neg", "pos", "invert", "eq", "ne", "lt", "le", "gt", "ge", "contains",
         "getitem", "setitem", "delitem", "index")},
     **{name: getattr(builtins, name) for name in
@@ -32,6 +35,11 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         "issubclass", "iter", "len", "next", "repr", "reversed", "round", "setattr", "delattr",
         "str", "type")},
     "call": lambda function, *arguments, **named: function(*arguments, **named),
+    "leave": lambda manager, error: type(manager).__exit__(
+        manager, type(error), error, error.__traceback__
+    ),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
     "aiter": lambda value: value.__aiter__(),
     "anext": lambda value: value.__anext__(),
 }  # fmt: skip
@@ -45,11 +53,14 @@ ASKED_FOR = (
     "__divmod__", "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__",
     "__pow__", "__and__", "__or__", "__xor__", "__matmul__", "__lshift__", "__rshift__",
     "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__",
+    "__rand__", "__ror__", "__rxor__", "__iadd__", "__isub__", "__imul__", "__itruediv__",
+    "__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__",
 )  # fmt: skip
 _BY_VALUE = (int, float, str, tuple, bytes, complex, frozenset)
 _CONTAINERS = (list, dict, set, bytearray)
 _BUILTIN_OBJECTS = {id(value): name for name, value in vars(builtins).items()}
 _MOST_PROMISED = 32
+_NAMED = (types.FunctionType, type)
 
 
 class _Refused(Exception):
@@ -67,14 +78,43 @@ def _describe(kind: type) -> Json:
         has.append("unhashable")
     if kind is types.CoroutineType:
         has.append("coroutine")
+    for base in _CONTAINERS:
+        if issubclass(kind, base):
+            has.append(f"holds {base.__name__}")
+            has += [f"inherits {name}" for name in has if _is_inherited(kind, name)]
     return {"name": kind.__name__, "has": has}
 
 
-class Candidate:
-    """Serves one program over a pair of pipes until the tester is done."""
+# What nearly every program has objects of is described before the fork.
+_DESCRIBED: dict[type, Json] = {
+    kind: _describe(kind)
+    for kind in (
+        types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.GeneratorType, type,
+    )
+}  # fmt: skip
 
-    def __init__(self, source: int, target: int) -> None:
-        self._source, self._target = source, target
+
+def _is_inherited(kind: type, name: str) -> bool:
+    """Say whether a method of a class that extends one of Python's is Python's own."""
+    first = next((parent for parent in type.mro(kind) if name in vars(parent)), None)
+    return first is not None and first.__module__ == "builtins"
+
+
+class _Subscriptable(type):
+    """Stands, in what a tester is told, for the class of classes that take a subscript."""
+
+    def __getitem__(cls, part: object) -> object:  # only that there is one is told
+        raise NotImplementedError
+
+
+class Candidate:
+    """Serves one program over a pair of pipes until the tester is done.
+
+    Made before the fork, where it costs nothing; `serve` comes after it.
+    """
+
+    def __init__(self) -> None:
+        self._line = Line(-1, -1)
         self._traffic = Traffic(1, export=self._export, adopt=self._adopt)
         self._objects: list[Any] = []
         self._numbers: dict[int, int] = {}
@@ -85,9 +125,11 @@ class Candidate:
         self._code: types.CodeType | None = None
         self._event_loop: Any = None
         self._promised: dict[str, Any] = {}
+        self._stdout = sys.stdout
 
-    def serve(self) -> None:
+    def serve(self, source: int, target: int) -> None:
         """Answer until the pipe closes; always inside a `try` that ends the process."""
+        self._line = Line(source, target)
         self._reply({"ready": True})
         self._answer_until_return()
 
@@ -98,27 +140,36 @@ class Candidate:
                 message["broken"] = broken
             if self._told:
                 message["classes"], self._told = self._told, []
-            send(self._target, message)
+            self._line.send(message)
         except PeerBroke as error:  # too large to send: the call fails, the program goes on
             apology: Message = {"raised": ["RuntimeError"], "args": None, "object": -1}
-            send(self._target, {**apology, "text": str(error)})
+            self._line.send({**apology, "text": str(error)})
 
     def _answer_until_return(self) -> Message:
         """Answer requests; return at the message that answers a callback of ours."""
         while True:
-            message: Json = receive(self._source)
+            message: Json = self._line.receive()
             self._traffic.unseal(message)
             for number in message.get("drop", ()):  # after their last changes were taken in
                 self._traffic.forget(number)
             if message["do"] == "return":
                 return dict(message)
+            printed = self._start_capture() if "capture" in message else None
             try:
                 reply = self._perform(message)
             except _Refused as refused:
                 reply = refused.reply
             except BaseException as error:  # noqa: BLE001  # a program may raise anything
                 reply = self._report(error)
+            if printed is not None:
+                sys.stdout = self._stdout
+                reply["printed"] = printed.getvalue()
             self._reply(reply)
+
+    def _start_capture(self) -> io.StringIO:
+        """Keep what is printed from here on: the tests have put something in place of stdout."""
+        self._stdout, sys.stdout = sys.stdout, io.StringIO()
+        return sys.stdout
 
     def _perform(self, message: Json) -> Message:
         do = message["do"]
@@ -150,7 +201,7 @@ class Candidate:
         The tester is told when one of the names comes to mean something else.
         """
         for name, value in vars(self._module).items():
-            mine = isinstance(value, types.FunctionType | type) and value.__module__ == NAME
+            mine = isinstance(value, _NAMED) and value.__module__ == NAME
             if mine and len(self._promised) < _MOST_PROMISED:
                 self._promised[name] = value
         return {name: self._traffic.pack(value) for name, value in self._promised.items()}
@@ -174,7 +225,7 @@ class Candidate:
         if denied is not None:
             raise _Refused({"denied": denied[0], "line": denied[1]})
         if not allow_all:
-            imports.deny_at_run_time(NAME)
+            imports.deny_at_run_time()
         return code
 
     def _judge(self, text: str) -> list[str]:
@@ -215,7 +266,7 @@ class Candidate:
         if number is None:
             number = self._class_numbers[id(kind)] = len(self._classes)
             self._classes.append(kind)
-            self._told.append(_describe(kind))
+            self._told.append(_DESCRIBED.get(kind) or _describe(kind))
         return number
 
     def _export(self, value: Any) -> Json:
@@ -227,6 +278,8 @@ class Candidate:
         if kind is types.ModuleType and value.__name__ != NAME:
             return {"t": "module", "v": value.__name__}
         reference: Json = {"t": "object", "v": self._number_of(value)}
+        if issubclass(kind, type) and hasattr(value, "__class_getitem__"):
+            kind = _Subscriptable
         reference["c"] = self._class_number(kind)
         if issubclass(kind, type):
             reference["class"] = self._class_number(value)
@@ -264,11 +317,19 @@ class Candidate:
             return Foreign(self, body)
         if tag == "builtin":
             return getattr(builtins, body)
+        if tag == "raised":
+            return getattr(builtins, body)(*self._traffic.unpack(reference["a"]))
         if tag == "module":
             return __import__(body, fromlist=["_"])
         return iter([self._traffic.unpack(part) for part in body])
 
     def _report(self, error: BaseException) -> Message:
+        report = self._report_alone(error)
+        if isinstance(error.__cause__, BaseException):
+            report["cause"] = self._report_alone(error.__cause__)
+        return report
+
+    def _report_alone(self, error: BaseException) -> Message:
         try:
             packed = self._traffic.pack(tuple(error.args))
         except Exception:  # noqa: BLE001  # hostile arguments: the text below must do

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 
 from farm.sandbox.limits import FRAME_BYTES
 
 Message = dict[str, object]
 _encode = json.JSONEncoder(check_circular=False).encode
+_parse = json.JSONDecoder().raw_decode  # `decode` would look for blanks at both ends as well
+_AT_ONCE, _AT_MOST = 1 << 13, 1 << 20
 
 
 class PeerGone(Exception):
@@ -24,41 +25,57 @@ class PeerBroke(Exception):
     """The other end sent something no honest peer sends, or one of us sent too much."""
 
 
-def _read_exactly(source: int, length: int) -> bytes:
-    collected = bytearray()
-    while len(collected) < length:
+class Line:
+    """One end of a conversation: messages come in by `source` and go out by `target`."""
+
+    __slots__ = ("_early", "_source", "_target")
+
+    def __init__(self, source: int, target: int) -> None:
+        self._source, self._target = source, target
+        self._early = b""  # read with the message before
+
+    def _read(self, length: int) -> bytes:
+        have = self._early
+        missing = length - len(have)
+        if missing > 0:
+            parts = [have]
+            while missing > 0:
+                try:
+                    part = os.read(self._source, min(max(missing, _AT_ONCE), _AT_MOST))
+                except OSError as error:
+                    raise PeerGone("the other process closed its pipe") from error
+                if not part:
+                    raise PeerGone("the other process closed its pipe")
+                parts.append(part)
+                missing -= len(part)
+            have = b"".join(parts)
+        self._early = have[length:]
+        return have[:length]
+
+    def receive(self) -> Message:
+        """Wait for one message; raises `PeerGone` or `PeerBroke`."""
+        length = int.from_bytes(self._read(4), "big")
+        if length > FRAME_BYTES:
+            raise PeerBroke(f"a message of {length} bytes is over the limit of {FRAME_BYTES}")
         try:
-            part = os.read(source, min(length - len(collected), 1 << 20))
-        except OSError as error:
-            raise PeerGone("the other process closed its pipe") from error
-        if not part:
-            raise PeerGone("the other process closed its pipe")
-        collected += part
-    return bytes(collected)
+            text = self._read(length).decode("ascii")
+            message, end = _parse(text)
+        except (ValueError, RecursionError) as error:
+            raise PeerBroke(f"a message is not JSON: {error}") from error
+        if type(message) is not dict or end != length:
+            raise PeerBroke("a message is not one JSON object")
+        return message
 
-
-def receive(source: int) -> Message:
-    """Wait for one message; raises `PeerGone` or `PeerBroke`."""
-    (length,) = struct.unpack(">I", _read_exactly(source, 4))
-    if length > FRAME_BYTES:
-        raise PeerBroke(f"a message of {length} bytes is over the limit of {FRAME_BYTES}")
-    try:
-        message = json.loads(_read_exactly(source, length))
-    except (ValueError, RecursionError) as error:
-        raise PeerBroke(f"a message is not JSON: {error}") from error
-    if type(message) is not dict:
-        raise PeerBroke("a message is not a JSON object")
-    return message
-
-
-def send(target: int, message: Message) -> None:
-    """Write one message; raises `PeerGone`, or `PeerBroke` when it is too large."""
-    text = _encode(message).encode("ascii")
-    if len(text) > FRAME_BYTES:
-        raise PeerBroke(f"a value of {len(text)} bytes is over the limit of {FRAME_BYTES}")
-    left = memoryview(struct.pack(">I", len(text)) + text)
-    while left:
+    def send(self, message: Message) -> None:
+        """Write one message; raises `PeerGone`, or `PeerBroke` when it is too large."""
+        text = _encode(message).encode("ascii")
+        if len(text) > FRAME_BYTES:
+            raise PeerBroke(f"a value of {len(text)} bytes is over the limit of {FRAME_BYTES}")
+        frame = len(text).to_bytes(4, "big") + text
         try:
-            left = left[os.write(target, left) :]
+            written = os.write(self._target, frame)
+            while written < len(frame):
+                left = memoryview(frame)[written:]
+                written += os.write(self._target, left)
         except OSError as error:
             raise PeerGone("the other process closed its pipe") from error

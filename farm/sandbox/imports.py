@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, cast
 
+PROGRAM = "candidate"  # the name a program's module goes by
 DENIED = (
     "asyncio.subprocess",
     "ctypes",
@@ -81,30 +82,36 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield node.args[0].value
 
 
-def deny_at_run_time(program: str) -> None:
-    """Refuse denied modules to code of the module `program`; its libraries may use them.
+# Made when this is imported, so that to deny is three assignments in a process just forked.
+_python_import, _python_import_module = builtins.__import__, importlib.import_module
+
+
+def _check(name: str) -> None:
+    entry = is_denied(name)
+    # two frames up: who asks, the program itself or a library on its behalf
+    if entry is not None and sys._getframe(2).f_globals.get("__name__") == PROGRAM:
+        raise ImportError(f"denied import {entry!r}: the import policy does not allow it")
+
+
+def _guarded_import(name: str, *rest: Any, **named: Any) -> ModuleType:
+    _check(name)
+    return _python_import(name, *rest, **named)
+
+
+def _guarded_import_module(name: str, package: str | None = None) -> ModuleType:
+    _check(name)
+    return _python_import_module(name, package)
+
+
+def _refused(command: object) -> int:
+    raise ImportError("denied import 'os.system': the import policy does not allow it")
+
+
+def deny_at_run_time() -> None:
+    """Refuse denied modules to code of the module `PROGRAM`; its libraries may use them.
 
     Changes this process for good.
     """
-    python_import, python_import_module = builtins.__import__, importlib.import_module
-
-    def check(name: str) -> None:
-        entry = is_denied(name)
-        # two frames up: who asks, the program itself or a library on its behalf
-        if entry is not None and sys._getframe(2).f_globals.get("__name__") == program:
-            raise ImportError(f"denied import {entry!r}: the import policy does not allow it")
-
-    def guarded_import(name: str, *rest: Any, **named: Any) -> ModuleType:
-        check(name)
-        return python_import(name, *rest, **named)
-
-    def guarded_import_module(name: str, package: str | None = None) -> ModuleType:
-        check(name)
-        return python_import_module(name, package)
-
-    def refused(command: object) -> int:
-        raise ImportError("denied import 'os.system': the import policy does not allow it")
-
-    builtins.__import__ = cast("Any", guarded_import)
-    importlib.import_module = guarded_import_module
-    os.system = cast("Any", refused)
+    builtins.__import__ = cast("Any", _guarded_import)
+    importlib.import_module = _guarded_import_module
+    os.system = cast("Any", _refused)

@@ -108,7 +108,7 @@ def _serve(lockdown: Lockdown, channel: socket.socket) -> NoReturn:
     """Be the tester: take jobs until the zygote closes the socket, or one leaves its mark."""
     try:
         bounds = limits.Limits(timeout_s=limits.LONGEST_TIMEOUT_S)
-        lockdown.enter("tester", bounds=bounds, keep={channel.fileno()})
+        lockdown.enter(bounds=bounds, keep={channel.fileno()})
         gc.disable()  # a collection in the middle of a job would only copy pages
         last: list[int] = []
         jobs = 0

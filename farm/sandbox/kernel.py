@@ -18,12 +18,20 @@ PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CAPABILITY_VERSION_3 = 0x20080522
+_PLACES = 4  # for arguments; no call made here takes more
 # landlock_* and seccomp have the same number on x86_64 and aarch64 except seccomp itself
 SECCOMP_NUMBER = {"x86_64": 317, "aarch64": 277}
 CAPSET_NUMBER = {"x86_64": 126, "aarch64": 91}
 
+# A forked child makes these calls while every page it touches is still to be copied: what they
+# need is laid out here, once, so that the child converts nothing and allocates nothing.
 if sys.platform == "linux":
     _libc.syscall.restype = ctypes.c_long
+    _libc.syscall.argtypes = [ctypes.c_long] * (1 + _PLACES)
+    _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+_HEADER = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
+_NOTHING = ctypes.create_string_buffer(24)
+_DROP_ALL = (ctypes.addressof(_HEADER), ctypes.addressof(_NOTHING))
 
 
 @cache
@@ -32,9 +40,9 @@ def machine() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(os.uname().machine, os.uname().machine)
 
 
-def syscall(number: int, *arguments: object) -> int:
-    """Call the kernel; return its answer or raise `OSError` with its errno."""
-    return checked(_libc.syscall(ctypes.c_long(number), *arguments))
+def syscall(number: int, first: int = 0, second: int = 0, third: int = 0, fourth: int = 0) -> int:
+    """Call the kernel with numbers and addresses; return its answer or raise `OSError`."""
+    return checked(_libc.syscall(number, first, second, third, fourth))
 
 
 def checked(answer: int) -> int:
@@ -47,15 +55,7 @@ def checked(answer: int) -> int:
 
 def prctl(option: int, value: int) -> None:
     """Set one attribute of this process."""
-    checked(
-        _libc.prctl(
-            ctypes.c_int(option),
-            ctypes.c_ulong(value),
-            ctypes.c_ulong(0),
-            ctypes.c_ulong(0),
-            ctypes.c_ulong(0),
-        )
-    )
+    checked(_libc.prctl(option, value, 0, 0, 0))
 
 
 def current_core() -> int:
@@ -65,9 +65,7 @@ def current_core() -> int:
 
 def drop_capabilities() -> None:
     """Give up every capability, so that being root is worth nothing from here on."""
-    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
-    nothing = ctypes.create_string_buffer(24)
-    syscall(CAPSET_NUMBER[machine()], header, nothing)
+    syscall(CAPSET_NUMBER[machine()], *_DROP_ALL)
 
 
 def unshare(flags: int) -> None:

@@ -35,7 +35,6 @@ class Inherited(NamedTuple):
 
     address_space: int
     processor_s: int
-    open_files: int
     memory: int
 
 
@@ -54,12 +53,12 @@ def apply_to_all() -> Inherited:
     lower(resource.RLIMIT_FSIZE, _FILE_BYTES)
     lower(resource.RLIMIT_CORE, 0)
     lower(resource.RLIMIT_MEMLOCK, 0)
+    lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
     if sys.platform == "linux":
         lower(resource.RLIMIT_MSGQUEUE, 0)
     return Inherited(
         _address_space(),
         resource.getrlimit(resource.RLIMIT_CPU)[1],
-        resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         resource.getrlimit(resource.RLIMIT_AS)[1],
     )
 
@@ -79,8 +78,6 @@ def apply(limits: Limits, *, inherited: Inherited) -> None:
     if inherited.processor_s == resource.RLIM_INFINITY or inherited.processor_s > processor_s:
         # the signal at the lower one tells a timeout from other deaths
         resource.setrlimit(resource.RLIMIT_CPU, (processor_s, processor_s + 1))
-    files = _least(_OPEN_FILES, inherited.open_files)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     if sys.platform == "linux":  # macOS takes RLIMIT_AS and does not keep it
         memory = _least((limits.memory_mb << 20) + inherited.address_space, inherited.memory)
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

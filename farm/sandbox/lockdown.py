@@ -1,18 +1,22 @@
 """The walls around candidate and tester, put up in one order, the same for both.
 
-Built once by the zygote; each forked child calls `enter` before it touches anything it was
-given. Which walls the machine has is found out by `probe`, never assumed from a version.
+Built once by the zygote. A tester goes through `enter`, once. Candidates are many, so what a
+process hands on to those it forks is put on their nursery, by `enter_nursery`, and each candidate
+adds by `enter_program` what must be its own, before it touches anything it was given. Which walls
+the machine has is found out by `probe`, never assumed from a version.
 """
 
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import sysconfig
 from typing import NamedTuple
 
 from farm.sandbox import kernel, landlock, limits, seatbelt, seccomp
+
+# Whatever the limit is now: what was opened under a higher one stays open.
+_HIGHEST_FILE = 1 << 16
 
 
 class Walls(NamedTuple):
@@ -34,7 +38,7 @@ def readable_paths(packages: list[str]) -> list[str]:
 
 
 class Lockdown:
-    """The walls of one slot; `roles` are "candidate", which has a scratch, and "tester"."""
+    """The walls of one slot, around its tester, its nursery and the programs forked there."""
 
     def __init__(self, walls: Walls, *, packages: list[str], scratch: str) -> None:
         self.walls = walls
@@ -45,36 +49,74 @@ class Lockdown:
             seccomp.prepare(files_guarded=walls.landlock)
         if walls.landlock:
             self._rulesets["tester"] = landlock.build(read=self._read, scratch=None)
+            self._rulesets["program"] = landlock.build_apart()
         self.move_scratch(scratch)
 
     def move_scratch(self, scratch: str) -> None:
-        """Aim the candidate's rules at another scratch directory."""
+        """Aim the rules of nurseries to come at another scratch directory."""
         self.scratch = scratch
         if self.walls.landlock:
-            old = self._rulesets.pop("candidate", -1)
-            self._rulesets["candidate"] = landlock.build(read=self._read, scratch=scratch)
+            old = self._rulesets.pop("nursery", -1)
+            self._rulesets["nursery"] = landlock.build(read=self._read, scratch=scratch)
             if old >= 0:
                 os.close(old)
 
-    def enter(self, role: str, *, bounds: limits.Limits, keep: set[int]) -> None:
-        """Lock this process in for good, with the open files of `keep` and 0, 1, 2 only."""
-        ruleset = self._rulesets.get(role, -1)
+    def enter(self, *, bounds: limits.Limits, keep: set[int]) -> None:
+        """Lock this tester in for good, with the open files of `keep` and 0, 1, 2 only."""
+        ruleset = self._ruleset("tester")
         close_others(keep | {ruleset})
-        os.chdir(self.scratch if role == "candidate" else "/")
+        os.chdir("/")
         os.setsid()
         limits.apply(bounds, inherited=self._inherited)
+        self._give_up_privileges()
+        self._enter_landlock(ruleset)
+        if self.walls.seatbelt:
+            seatbelt.enter(seatbelt.profile(read=self._read, scratch=None))
+        self._filter_calls("whole")
+
+    def enter_nursery(self, *, keep: set[int]) -> None:
+        """Lock in a process that does nothing but fork programs, which inherit all of it."""
+        ruleset = self._ruleset("nursery")
+        close_others(keep | {ruleset, self._ruleset("program")})
+        os.chdir(self.scratch)
+        os.setsid()
+        self._give_up_privileges()
+        self._enter_landlock(ruleset)
+        self._filter_calls("nursery")
+
+    def enter_program(self, *, bounds: limits.Limits) -> None:
+        """Lock in for good what a nursery has forked: no process but itself is in reach.
+
+        What is open is the nursery's to see to: besides what the program is given, nothing is.
+        """
+        if not self.walls.seccomp:
+            os.setsid()  # so that all it forks can be found by its group
+        limits.apply(bounds, inherited=self._inherited)
+        if sys.platform == "linux":
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)  # a fork clears it
+        self._enter_landlock(self._ruleset("program"))
+        if self.walls.seatbelt:  # not before: it refuses to fork
+            seatbelt.enter(seatbelt.profile(read=self._read, scratch=self.scratch))
+        self._filter_calls("program")
+
+    def _ruleset(self, name: str) -> int:
+        return self._rulesets.get(name, -1)
+
+    def _give_up_privileges(self) -> None:
         if sys.platform == "linux":
             kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
             kernel.drop_capabilities()
+
+    def _enter_landlock(self, ruleset: int) -> None:
         if ruleset >= 0:
             landlock.enter(ruleset)
             os.close(ruleset)
-        if self.walls.seatbelt:
-            scratch = self.scratch if role == "candidate" else None
-            seatbelt.enter(seatbelt.profile(read=self._read, scratch=scratch))
-        if self.walls.seccomp:  # last: it refuses what the steps above need
-            seccomp.install(os.getpid(), files_guarded=self.walls.landlock)
+
+    def _filter_calls(self, part: seccomp.Part) -> None:
+        """Filter calls from here on; comes last, since it refuses what the other steps need."""
+        if self.walls.seccomp:
+            seccomp.install(os.getpid(), files_guarded=self.walls.landlock, part=part)
 
 
 def close_others(keep: set[int]) -> None:
@@ -83,4 +125,4 @@ def close_others(keep: set[int]) -> None:
     for number in sorted(n for n in keep if n >= 3):
         os.closerange(lowest, number)
         lowest = number + 1
-    os.closerange(lowest, min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 1 << 16))
+    os.closerange(lowest, _HIGHEST_FILE)

@@ -176,14 +176,19 @@ class Traffic:
             container = self._shared[number]
             kind = self._kind[number]
             now = self._last[number] = contents(kind, container)
-            longest = container.maxlen if kind == "deque" else None
-            fresh.append([number, kind, longest, self._pack_all(now)])
+            fresh.append([number, kind, self._extra(kind, container), self._pack_all(now)])
         self._level = 0
         if changed:
             message["changed"] = changed
         if fresh:
             message["fresh"] = fresh
         return message
+
+    def _extra(self, kind: str, container: Any) -> Json:
+        """Return what a container has besides contents: the longest a deque gets, a factory."""
+        if kind == "deque":
+            return container.maxlen
+        return self.pack(container.default_factory) if kind == "defaultdict" else None
 
     def _has_changed(self, number: int) -> bool:
         kind = self._kind[number]
@@ -217,11 +222,13 @@ class Traffic:
         """Bring this side's containers up to date; a malformed table raises `PeerBroke`."""
         fresh = _listed(message.get("fresh"))
         filled: list[tuple[int, Json]] = []
-        for number, kind, longest, parts in fresh:
+        for number, kind, extra, parts in fresh:
             mine = type(number) is not int or number % 2 == self._next % 2
             if mine or number in self._shared or kind not in _KINDS:
                 raise PeerBroke("a container's number is not the peer's to give, or its kind odd")
-            made = collections.deque(maxlen=longest) if kind == "deque" else _KINDS[kind]()
+            made: Any = collections.deque(maxlen=extra) if kind == "deque" else _KINDS[kind]()
+            if kind == "defaultdict":
+                made.default_factory = self.unpack(extra)
             self._enter(number, kind, made)
             filled.append((number, parts))
         for number, parts in _listed(message.get("changed")):

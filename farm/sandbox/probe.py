@@ -1,8 +1,8 @@
 """What isolation is in force, found out by attacking it.
 
-A throw-away child goes through the same lockdown as a candidate and then tries what a hostile
-program would: each fact is an attempt that failed, not a call that reported success. Sums up to
-a `level`, which every result carries.
+A throw-away child goes through the same lockdown as a candidate, forked as one is by a process
+that is locked down itself, and then tries what a hostile program would: each fact is an attempt
+that failed, not a call that reported success. Sums up to a `level`, which every result carries.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from farm.sandbox import kernel, landlock, limits, seccomp, syscalls
@@ -77,11 +78,16 @@ def attack(lockdown: Lockdown) -> dict[str, Any]:
     bounds = limits.Limits(timeout_s=10.0)
     outside = os.path.dirname(lockdown.scratch)
 
-    def attempts(report: int) -> dict[str, bool]:
-        lockdown.enter("candidate", bounds=bounds, keep={report})
-        return _attempts(zygote, outside, bounds)
+    def nursery(report: int) -> object:
+        lockdown.enter_nursery(keep={report})
+        return in_child(attempts)
 
-    found = in_child(attempts)
+    def attempts(report: int) -> dict[str, bool]:
+        nursery = os.getppid()
+        lockdown.enter_program(bounds=bounds)
+        return _attempts((zygote, nursery), outside, bounds)
+
+    found = in_child(nursery)
     facts = found if isinstance(found, dict) else {}
     if not facts.get("can_import"):
         raise WallFell("inside the isolation a program cannot import the standard library")
@@ -95,7 +101,7 @@ def attack(lockdown: Lockdown) -> dict[str, Any]:
     }
 
 
-def _attempts(zygote: int, outside: str, bounds: limits.Limits) -> dict[str, bool]:
+def _attempts(others: tuple[int, ...], outside: str, bounds: limits.Limits) -> dict[str, bool]:
     fork_refused = refused(_fork)
     return {
         "reading_refused": refused(lambda: open("/etc/passwd").close()),
@@ -104,7 +110,7 @@ def _attempts(zygote: int, outside: str, bounds: limits.Limits) -> dict[str, boo
         "network_refused": refused(socket.socket),
         "fork_refused": fork_refused,
         "exec_refused": refused(_execute) if fork_refused else in_child(_execution_fails) is True,
-        "signals_refused": refused(lambda: os.kill(zygote, 0)),
+        "signals_refused": all(refused(partial(os.kill, process, 0)) for process in others),
         "memory_bounded": refused(lambda: bytearray((bounds.memory_mb + 64) << 20)),
         "scratch_works": not refused(_use_scratch),
         "can_import": _can_import(),

@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 
-from farm.sandbox import candidate, kernel, landlock, tester
+from farm.sandbox import candidate, imports, kernel, landlock, tester
 
 # enough calls for the interpreter to specialise the code they run through
 _TIMES = 12
@@ -35,11 +35,14 @@ def rehearse_kernel_calls() -> None:
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # as it is already
         with contextlib.suppress(OSError):
             landlock.enter(-1)  # refused: no such ruleset
+        with contextlib.suppress(OSError):
+            os.close(-1)
 
 
 def rehearse() -> None:
     """Run the same job a few times with candidate and tester as two threads of this process."""
     for _ in range(_TIMES):
+        imports.may_name_denied(_PROGRAM)
         to_candidate, from_tester = os.pipe()
         to_tester, from_candidate = os.pipe()
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -48,7 +51,7 @@ def rehearse() -> None:
 
         def serve(source: int = to_candidate, target: int = from_candidate) -> None:
             with contextlib.suppress(Exception):  # the pipe closes when the tester is done
-                candidate.Candidate(source, target).serve()
+                candidate.Candidate().serve(source, target)
             over.release()  # noqa: B023  # the loop waits for it before going on
 
         _thread.start_new_thread(serve, ())

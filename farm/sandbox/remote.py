@@ -9,10 +9,11 @@ from __future__ import annotations
 import builtins
 import importlib
 import os
+import sys
 import types
 from typing import Any
 
-from farm.sandbox.frames import Message, PeerBroke, PeerGone, receive, send
+from farm.sandbox.frames import Line, Message, PeerBroke, PeerGone
 from farm.sandbox.plain import Json, Traffic
 from farm.sandbox.raised import Ancestries, RaisedByProgram, Reference
 from farm.sandbox.standins import Remote, stand_in
@@ -34,7 +35,7 @@ class Session:
     """One conversation with one candidate; every method may raise `PeerGone` or `PeerBroke`."""
 
     def __init__(self, source: int, target: int) -> None:
-        self._source, self._target = source, target
+        self._line = Line(source, target)
         self._traffic = Traffic(0, export=self._export, adopt=self._adopt)
         self._functions: list[Any] = []  # kept alive, so that a number means one thing
         self._function_numbers: dict[int, int] = {}
@@ -47,6 +48,7 @@ class Session:
         self.trust: set[str] = set()
         self.borrowed = False  # whether the program handed over a module of this process
         self.named_classes: set[int] = set()
+        self._stdout = sys.stdout  # tests that put another in its place want what is printed
 
     # --- requests
 
@@ -60,15 +62,19 @@ class Session:
             self._send(self._answer(reply))
 
     def _send(self, message: Message) -> None:
-        send(self._target, self._traffic.seal(message, forget=True))
+        if sys.stdout is not self._stdout:
+            message["capture"] = True
+        self._line.send(self._traffic.seal(message, forget=True))
 
     def receive(self) -> Json:
         """Wait for one message and take in what it says about classes and containers."""
-        message: Json = receive(self._source)
+        message: Json = self._line.receive()
         for told in message.get("classes", ()):
             has = frozenset(name for name in told["has"] if type(name) is str)
             self._classes.append((str(told["name"]), has, stand_in(has)))
         self._traffic.unseal(message)
+        if type(message.get("printed")) is str and sys.stdout is not self._stdout:
+            sys.stdout.write(message["printed"])
         for name in message.get("broken", ()):
             self._promised.pop(name, None)
         return message
@@ -208,11 +214,20 @@ class Session:
             return {"t": "builtin", "v": name}
         if isinstance(value, types.ModuleType):
             return {"t": "module", "v": name}
+        if isinstance(value, BaseException):
+            return self._exported_exception(value)
         if _is_of_the_tests(value):
             return {"t": "foreign", "v": self._own_number(value)}
         if callable(value):
             return {"t": "callback", "v": self._own_number(value)}
         return {"t": "iterator", "v": [self._traffic.pack(part) for part in value]}
+
+    def _exported_exception(self, error: BaseException) -> Json:
+        """Name the program's own object, or the nearest of Python's classes with the arguments."""
+        if isinstance(error, RaisedByProgram) and error._object >= 0:
+            return {"t": "object", "v": error._object}
+        kind = next(one for one in type(error).__mro__ if vars(builtins).get(one.__name__) is one)
+        return {"t": "raised", "v": kind.__name__, "a": self._traffic.pack(error.args)}
 
     def _own_number(self, value: Any) -> int:
         number = self._function_numbers.get(id(value))
@@ -302,6 +317,9 @@ class Session:
         if isinstance(raised, RaisedByProgram):
             raised._session = self
             raised._object = reply["object"] if type(reply["object"]) is int else -1
+        cause = reply.get("cause")
+        if type(cause) is dict:
+            raised.__cause__ = self._exception({**cause, "cause": None})
         return raised
 
 

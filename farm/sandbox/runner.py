@@ -31,10 +31,11 @@ class Settings:
 
     `imports` is "deny" (the policy of `farm.sandbox.imports`) or "allow". `require_isolation`
     names the weakest level to accept. `allow_unisolated` accepts running without any, which is
-    refused otherwise.
+    refused otherwise. `timeout_s` is for programs that `judge` is given none for.
     """
 
     imports: Literal["allow", "deny"] = "deny"
+    timeout_s: float = limits.DEFAULT_TIMEOUT_S
     require_isolation: str | None = None
     allow_unisolated: bool = False
     walls: Walls = field(default_factory=Walls)
@@ -108,10 +109,11 @@ class Sandbox:
         assertions: Sequence[str],
         /,
         *,
-        timeout_s: float = limits.DEFAULT_TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> CandidateResult:
-        """Run one program as `farm.scoring.programs` asks for it."""
-        return self.run(checked_work(code, assertions, timeout_s=timeout_s))
+        """Run one program as `farm.scoring.programs` asks for it; by default in its own time."""
+        limit = self.settings.timeout_s if timeout_s is None else timeout_s
+        return self.run(checked_work(code, assertions, timeout_s=limit))
 
     def probe(self) -> dict[str, Any]:
         """Return the isolation in force and every attack's result, as plain data."""
@@ -126,8 +128,16 @@ class Sandbox:
 
     @property
     def kept(self) -> set[int]:
-        """Process ids of the testers that wait in free slots; nothing else outlives a program."""
-        return {slot.kept for slot in list(self._free.queue) if slot is not None and slot.kept}
+        """Process ids of the testers that wait in free slots for the next program."""
+        return {slot.kept for slot in self._idle() if slot.kept}
+
+    @property
+    def nurseries(self) -> set[int]:
+        """Process ids of what forks programs in free slots; of a program, nothing is left."""
+        return {slot.nursery for slot in self._idle() if slot.nursery}
+
+    def _idle(self) -> list[Slot]:
+        return [slot for slot in list(self._free.queue) if slot is not None]
 
     def close(self) -> None:
         """End all slots that are free; a caller still in `run` keeps its own to the end."""

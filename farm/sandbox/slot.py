@@ -119,6 +119,7 @@ class Slot:
             self._stop()
             return str(ready["failed"])
         self._control.settimeout(None)
+        self.nursery: int = ready["ready"]  # the process that forks programs, 0 if there is none
         self.found: dict[str, Any] = ready["isolation"]
         return ""
 
@@ -144,7 +145,12 @@ class Slot:
             "imports": work.imports or imports,
         }
         conversation = Conversation(
-            self._control, self._lines, self._jobs, json.dumps(job).encode("ascii"), work.bounds
+            self._control,
+            self._lines,
+            self._jobs,
+            json.dumps(job).encode("ascii"),
+            work.bounds,
+            assertions=len(work.assertions),
         )
         try:
             report = conversation.hold()
@@ -156,7 +162,7 @@ class Slot:
             raise SandboxLost(
                 "a sandbox process was lost; the program was not judged, run it again"
             )
-        self.kept = report["kept"]
+        self.kept, self.nursery = report["kept"], report["nursery"]
         if report["left"]:
             _Deleter.later(report["left"])
         lines = [json.loads(line) for line in conversation.verdict.splitlines()]

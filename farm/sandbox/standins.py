@@ -8,7 +8,9 @@ class has, so `callable`, `len` and iteration answer as they would for the objec
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 
@@ -89,6 +91,12 @@ class Remote:
     def __hash__(self) -> int:
         return int(self._session.operate("hash", self))
 
+    def __copy__(self) -> Any:
+        return self._session.operate("copy", self)
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self._session.operate("deepcopy", self)
+
     def __instancecheck__(self, value: object) -> bool:
         return self._session.is_instance(value, self)
 
@@ -128,6 +136,36 @@ def _operator(operation: str, *, reflected: bool = False) -> Callable[..., Any]:
     return method
 
 
+def _own_operator(operation: str, *, reflected: bool = False) -> Callable[..., Any]:
+    """Apply, here and to the contents, an operator a subclass of a container has from Python."""
+    apply = getattr(operator, operation)
+
+    def method(self: Remote, other: Any) -> Any:
+        theirs = self._session.plain(other) if isinstance(other, Remote) else other
+        mine = self._session.plain(self)
+        return apply(theirs, mine) if reflected else apply(mine, theirs)
+
+    return method
+
+
+def _own_change(operation: str) -> Callable[..., Any]:
+    """Have a container change itself by an operator that its class has from Python."""
+
+    def method(self: Remote, other: Any) -> Any:
+        return self._session.operate(operation, self, other)
+
+    return method
+
+
+def _ask_for(name: str) -> property:
+    """Ask for an attribute that every class of ours has too, so that it would not be missed."""
+    return property(lambda self: self._session.operate("getattr", self, name))
+
+
+def _be(kind: type, _: Remote) -> type:
+    return kind
+
+
 def _ordering(operation: str) -> Callable[..., Any]:
     def method(self: Remote, other: Any) -> bool:
         if not isinstance(other, Remote):
@@ -153,7 +191,11 @@ def _enter(self: Remote) -> Any:
     return self._session.operate("getattr", self, "__enter__")()
 
 
-def _leave(self: Remote, *_: Any) -> Any:
+def _leave(
+    self: Remote, kind: object = None, error: BaseException | None = None, trace: object = None
+) -> Any:
+    if error is not None:
+        return self._session.operate("leave", self, error)
     return self._session.operate("getattr", self, "__exit__")(None, None, None)
 
 
@@ -195,6 +237,20 @@ for _name in _ARITHMETIC:
     _METHODS[f"__r{_name}__"] = _operator(_asked, reflected=True)
 
 
+_IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
+_METHODS |= {f"__i{name}__": _operator("i" + name) for name in _IN_PLACE}
+_OWN_OPERATORS = {
+    f"__{reflected}{name}__": _own_operator(
+        name + "_" if name in ("and", "or") else name, reflected=bool(reflected)
+    )
+    for name in ("add", "mul", "sub", "and", "or", "xor")
+    for reflected in ("", "r")
+}
+_OWN_OPERATORS |= {f"__i{name}__": _own_change("i" + name) for name in _IN_PLACE}
+_ASKED_ALWAYS = {name: _ask_for(name) for name in ("__doc__", "__module__", "__annotations__")}
+_CONTAINERS = {kind.__name__: kind for kind in (list, dict, set, bytearray)}
+
+
 _STAND_INS: dict[frozenset[str], type] = {}
 
 
@@ -202,6 +258,13 @@ def stand_in(has: frozenset[str]) -> type:
     """Return the class of stand-ins that have exactly the methods named."""
     if has not in _STAND_INS:
         members: dict[str, Any] = {name: _METHODS[name] for name in has if name in _METHODS}
+        members |= _ASKED_ALWAYS
+        for name, method in _OWN_OPERATORS.items():
+            if f"inherits {name}" in has:
+                members[name] = method
+        for name, kind in _CONTAINERS.items():
+            if f"holds {name}" in has:  # isinstance(it, list) holds of the object itself too
+                members["__class__"] = property(partial(_be, kind))
         if "__enter__" in has:
             members["__exit__"] = _leave
         if "__aenter__" in has:

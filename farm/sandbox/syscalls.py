@@ -65,6 +65,10 @@ JUDGED: dict[str, tuple[int, int | None]] = {
     "prlimit64": (302, 261), "socketpair": (53, 199), "sendto": (44, 206), "fcntl": (72, 25),
     "ioctl": (16, 29), "prctl": (157, 167),
 }
+# What a nursery needs to shut in what it forks, and no program may call.
+TO_SHUT_IN: dict[str, tuple[int, int | None]] = {
+    "seccomp": (317, 277), "landlock_restrict_self": (446, 446),
+}
 # Without Landlock nothing may change the file system, wherever the path leads.
 CHANGES_FILES = frozenset({
     "truncate", "rename", "mkdir", "rmdir", "creat", "link", "unlink", "symlink", "mkdirat",

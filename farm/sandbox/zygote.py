@@ -1,4 +1,4 @@
-"""The zygote: one warmed interpreter per slot that forks candidate and tester for each job.
+"""The zygote: one warmed interpreter per slot, of which tester and nursery are forked.
 
 It never reads a job. Descriptors arrive over its control socket and go to the tester; whatever
 the zygote held in memory, the candidate would inherit. It keeps the time, ends both processes,
@@ -13,9 +13,7 @@ import gc
 import importlib
 import json
 import os
-import resource
 import select
-import signal
 import socket
 import sys
 import time
@@ -24,6 +22,7 @@ from typing import Any, NamedTuple
 from farm.sandbox import candidate, kernel, landlock, limits, namespaces, probe, rehearsal
 from farm.sandbox.kept import Pipes, TesterProcess, used
 from farm.sandbox.lockdown import Lockdown, Walls, close_others
+from farm.sandbox.nursery import Ended, Nursery, NurseryLost
 from farm.sandbox.scratch import Scratch
 
 # What many programs import: loaded once here instead of in each candidate. The list is short
@@ -32,6 +31,8 @@ _WARM = (
     "math", "collections", "itertools", "functools", "re", "heapq", "bisect", "operator",
     "string", "copy", "typing",
 )  # fmt: skip
+# What assertions import besides; loaded once the nursery is forked, which stays small.
+_WARM_FOR_TESTERS = ("random",)
 _QUOTA_LOOK_S = 0.02
 # A job that takes longer may run on any core: the one it started on may be somebody else's.
 _PINNED_S = 0.05
@@ -73,11 +74,16 @@ class Zygote:
         self._descriptors: list[int] = []
         self._cores = os.sched_getaffinity(0) if sys.platform == "linux" else set()
         self._tester: TesterProcess | None = None
+        self._nursery: Nursery | None = None
         self._scratch, self._lockdown, self.isolation = _settle(settings)
 
     def serve(self) -> None:
         """Take jobs until the runner closes the socket."""
-        self._tell({"ready": os.getpid(), "isolation": self.isolation})
+        nursery = self._nursery = Nursery(self._lockdown)
+        for name in _WARM_FOR_TESTERS:
+            importlib.import_module(name)
+        gc.freeze()
+        self._tell({"ready": nursery.pid, "isolation": self.isolation})
         while True:
             line = self._next_line()
             if line is None:
@@ -92,7 +98,13 @@ class Zygote:
         """Remove what is on disk; the runner does it too, if it still can."""
         if self._tester is not None:
             self._tester.end()
+        self._close_nursery()
         self._scratch.remove()
+
+    def _close_nursery(self) -> None:
+        if self._nursery is not None:
+            self._nursery.close()
+            self._nursery = None
 
     def _tell(self, fact: dict[str, Any]) -> None:
         self._control.sendall(json.dumps(fact).encode("ascii") + b"\n")
@@ -116,15 +128,15 @@ class Zygote:
         work, verdict, output = self._descriptors[:3]
         del self._descriptors[:3]
         started = time.monotonic()
-        self._stay_on_this_core(True)
+        nursery = self._nursery = self._nursery or Nursery(self._lockdown)
         judge, self._tester = self._tester or TesterProcess(self._lockdown), None
+        self._put_on_one_core(nursery.pid, judge.pid)
         to_candidate, from_tester = os.pipe()
         to_tester, from_candidate = os.pipe()
-        program = os.fork()
-        if program == 0:
-            self._become_candidate(job, source=to_candidate, target=from_candidate, output=output)
         judge.begin(Pipes(work=work, verdict=verdict, source=to_tester, target=from_tester))
-        self._stay_on_this_core(False)
+        program = nursery.bear(
+            job.bounds, source=to_candidate, target=from_candidate, output=output
+        )
         for number in (
             work, verdict, output, to_candidate, from_tester, to_tester, from_candidate,
         ):  # fmt: skip
@@ -134,29 +146,24 @@ class Zygote:
             self._tester = judge
         else:
             judge.end()  # before the program, whose end it must not take for the program's doing
-        if not self._lockdown.walls.seccomp:  # what could fork may have left children
-            with contextlib.suppress(OSError):
-                os.killpg(program, signal.SIGKILL)
-        os.kill(program, signal.SIGKILL)  # not reaped yet, so the number is still its own
-        _, status, cost = os.wait4(program, 0)
+        ended = nursery.end()
         if ending.runner_gone:
             return False
-        self._report(job, ending, started=started, status=status, used=cost)
+        self._report(job, ending, started=started, ended=ended)
         return True
 
-    def _stay_on_this_core(self, stay: bool) -> None:
-        """Pin this process and a kept tester to the core it runs on, and what is forked meanwhile.
+    def _put_on_one_core(self, *processes: int) -> None:
+        """Pin those that run a job to the core this one runs on; a candidate inherits it.
 
         Candidate and tester take turns: on one core a turn is a switch, between two it is a
         wake-up, which costs several times as much.
         """
         if not self._cores:
             return
-        cores = {kernel.current_core()} if stay else self._cores
+        cores = {kernel.current_core()}
         with contextlib.suppress(OSError):  # it is only faster, never needed
-            os.sched_setaffinity(0, cores)
-            if stay and self._tester is not None:
-                os.sched_setaffinity(self._tester.pid, cores)
+            for process in processes:
+                os.sched_setaffinity(process, cores)
 
     def _report(
         self,
@@ -164,14 +171,14 @@ class Zygote:
         ending: Ending,
         *,
         started: float,
-        status: int,
-        used: resource.struct_rusage,
+        ended: Ended,
     ) -> None:
         wall_s = time.monotonic() - started
         left: str | None = None
         if not self._scratch.is_empty():
             left = self._scratch.renew()
             self._lockdown.move_scratch(self._scratch.path)
+            self._close_nursery()  # its walls are around the old one
         self._tell(
             {
                 "done": job.number,
@@ -179,12 +186,13 @@ class Zygote:
                 "over_quota": ending.over_quota,
                 "starved": ending.starved,
                 "spent": ending.spent,
-                "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+                "signal": os.WTERMSIG(ended.status) if os.WIFSIGNALED(ended.status) else 0,
                 "wall_ms": round(wall_s * 1000, 2),
-                "cpu_ms": round((used.ru_utime + used.ru_stime) * 1000, 2),
-                "rss_kb": used.ru_maxrss,
+                "cpu_ms": round(ended.cpu_s * 1000, 2),
+                "rss_kb": ended.rss_kb,
                 "left": left,
                 "kept": 0 if self._tester is None else self._tester.pid,
+                "nursery": 0 if self._nursery is None else self._nursery.pid,
             }
         )
 
@@ -233,17 +241,6 @@ class Zygote:
                 return Ending(starved=starved)
             if self._scratch.over_quota():
                 return Ending(over_quota=True)
-
-    def _become_candidate(self, job: Job, *, source: int, target: int, output: int) -> None:
-        """Never returns: this process is the candidate from here on."""
-        try:
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            self._lockdown.enter("candidate", bounds=job.bounds, keep={source, target})
-            candidate.Candidate(source, target).serve()
-        except BaseException:  # noqa: BLE001  # whatever a program left to be raised here
-            os._exit(70)
-        os._exit(0)
 
 
 class Share:
@@ -304,7 +301,8 @@ def _settle(settings: dict[str, Any]) -> tuple[Scratch, Lockdown, dict[str, Any]
 def main() -> None:
     """Start from the settings on the command line; end when the runner goes away."""
     settings = json.loads(sys.argv[1])
-    control = socket.socket(fileno=settings["control"])
+    # a low number, whatever it was inherited by: the limit on open files will be 64
+    control = socket.socket(fileno=os.dup(settings["control"]))
     close_others({control.fileno()})
     for name in _WARM:
         importlib.import_module(name)
@@ -322,7 +320,8 @@ def main() -> None:
     rehearsal.rehearse()
     gc.collect()
     gc.freeze()
-    zygote.serve()
+    with contextlib.suppress(NurseryLost):  # the runner finds this one gone too, and starts anew
+        zygote.serve()
     zygote.leave()
     # the interpreter's own farewell would run exit functions of whatever was imported
     os._exit(0)

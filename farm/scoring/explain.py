@@ -63,7 +63,7 @@ def explain(
     if metric.needs:
         raise SpecError(
             f"metric {metric_name!r} needs the {metric.needs[0]}, not texts alone; "
-            "see why one program fails with `farm sandbox run`"
+            "`farm score` runs one program and tells of each assertion"
         )
     extracted = post_process(post_process_rule, prediction)
     result = case_judge(metric, post_process_rule=post_process_rule)(

@@ -8,7 +8,7 @@ Pure: who runs programs, and behind which walls, is somebody else's business and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from farm.core.case import ScoredInput, targets_of
 from farm.core.isolation import Isolation, isolation_of, weakest
@@ -36,6 +36,18 @@ _OUTCOMES: Final = {
 }
 
 
+class AssertionVerdict(Protocol):
+    """How one assertion ended."""
+
+    @property
+    def outcome(self) -> str:
+        """One of "pass", "assertion_fail", "error", "not_reached"."""
+
+    @property
+    def detail(self) -> str:
+        """Why, unless it passed."""
+
+
 class ProgramVerdict(Protocol):
     """What scoring looks at in a verdict on a program."""
 
@@ -56,6 +68,14 @@ class ProgramVerdict(Protocol):
         """Whether the program used up its time on processors, however long it waited."""
 
     @property
+    def detail(self) -> str:
+        """Why the program did not pass; "" when it did."""
+
+    @property
+    def assertions(self) -> Sequence[AssertionVerdict]:
+        """How each assertion ended, in order."""
+
+    @property
     def isolation(self) -> object:
         """What stood between the program and the machine, with the fields of `Isolation`."""
 
@@ -64,11 +84,11 @@ class ProgramRunner(Protocol):
     """Runs programs where they can do no harm."""
 
     def judge(
-        self, code: str, assertions: Sequence[str], /, *, timeout_s: float = ...
+        self, code: str, assertions: Sequence[str], /, *, timeout_s: float | None = None
     ) -> ProgramVerdict:
         """Run a program and judge it by assertions, of which there is at least one.
 
-        `timeout_s` is for all of it; without one the runner's own holds. Raises `SandboxLost`
+        `timeout_s` is for all of it; None is the runner's own. Raises `SandboxLost`
         when there is no verdict on this program, `SandboxUnavailable` when none can be run at all.
         """
 
@@ -93,56 +113,61 @@ def judge_programs(
     results: list[CaseResult] = []
     around: set[Isolation] = set()
     for case in cases:
-        result, isolation = judge_program(case.id, case.response, targets_of(case), runner)
-        results.append(result)
-        if isolation is not None:
-            around.add(isolation)
+        judged = judge_program(case, runner)
+        results.append(judged.result)
+        if judged.isolation is not None:
+            around.add(judged.isolation)
         if on_case is not None:
             on_case(len(results))
     return results, weakest(around)
 
 
+class Judged(NamedTuple):
+    """A case's verdict; what was run for it, and what the runner said, as far as it came."""
+
+    result: CaseResult
+    code: str | None = None
+    verdict: ProgramVerdict | None = None
+    isolation: Isolation | None = None
+
+
 def judge_program(
-    id: str,
-    response: str,
-    assertions: Sequence[str],
-    runner: ProgramRunner,
-    *,
-    timeout_s: float | None = None,
-) -> tuple[CaseResult, Isolation | None]:
-    """Judge one case whose response is a program.
+    case: ScoredInput, runner: ProgramRunner, *, timeout_s: float | None = None
+) -> Judged:
+    """Judge one case; without a time of its own the runner's holds.
 
     In this order: unscorable (no target is an assertion), empty, unparsed (no program in the
     response), then what became of the program: correct (every assertion passed), wrong, or
     timeout. A program that could not be judged, or was out of time for want of a processor
     twice, is an error: that says nothing about it.
     """
+    assertions = targets_of(case)
     if not any(map(is_assertion, assertions)):
-        return _unrun(id, UNSCORABLE), None
-    if not response or response.isspace():
-        return _unrun(id, EMPTY), None
-    code = extract_code(response)
+        return Judged(_unrun(case.id, UNSCORABLE))
+    if not case.response or case.response.isspace():
+        return Judged(_unrun(case.id, EMPTY))
+    code = extract_code(case.response)
     if not code:
-        return _unrun(id, UNPARSED), None
-    limit = {} if timeout_s is None else {"timeout_s": timeout_s}
+        return Judged(_unrun(case.id, UNPARSED))
     try:
-        verdict = runner.judge(code, assertions, **limit)
+        verdict = runner.judge(code, assertions, timeout_s=timeout_s)
         if _says_little(verdict):
-            verdict = runner.judge(code, assertions, **limit)  # the machine may be less busy now
+            # the machine may be less busy now
+            verdict = runner.judge(code, assertions, timeout_s=timeout_s)
     except SandboxLost:
-        return _unrun(id, ERROR), None
+        return Judged(_unrun(case.id, ERROR), code)
     around = isolation_of(verdict.isolation)
     if _says_little(verdict):
-        return _unrun(id, ERROR), around
+        return Judged(_unrun(case.id, ERROR), code, verdict, around)
     outcome = _OUTCOMES[verdict.outcome]
     result = CaseResult(
-        id=id,
+        id=case.id,
         correct=outcome == CORRECT,
         score=verdict.score,
         outcome=outcome,
         trust=around.trust,
     )
-    return result, around
+    return Judged(result, code, verdict, around)
 
 
 def _says_little(verdict: ProgramVerdict) -> bool:

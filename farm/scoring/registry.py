@@ -64,7 +64,8 @@ class Scorer(msgspec.Struct, frozen=True, kw_only=True):
 def scorer(name: str) -> Scorer:
     """Return the scorer of this name: one of farm's own, or else a plugin's.
 
-    ``number@0.01`` is `number` with a relative tolerance. Raises SpecError for a name that
+    ``number@0.01`` is `number` with a relative tolerance, ``code_exec@10s,allow`` gives programs
+    ten seconds and any import. Raises SpecError for a name that
     nobody provides, listing those that are; plugins cannot take a name of farm's own.
     """
     known = _LOADED.get(name)
@@ -74,6 +75,8 @@ def scorer(name: str) -> Scorer:
             known = make()
         elif name.startswith("number@"):
             known = _number_within(name)
+        elif name.startswith("code_exec@"):
+            known = _code_exec_by(name)
         else:
             known = _plugin(name)
         _LOADED[name] = known
@@ -221,6 +224,13 @@ def _letter() -> Scorer:
 
 def _code_exec() -> Scorer:
     return Scorer(name="code_exec", version="1", function=_needs_sandbox, needs=("sandbox",))
+
+
+def _code_exec_by(name: str) -> Scorer:
+    from farm.scoring.programrules import rules_of
+
+    rules_of(name)  # raises for what is no rule
+    return Scorer(name=name, version="1", function=_needs_sandbox, needs=("sandbox",))
 
 
 def _needs_sandbox(prediction: str, targets: Sequence[str]) -> float:

@@ -6,6 +6,7 @@ and so is what stands around programs.
 
 from __future__ import annotations
 
+from farm.core.case import ScoredInput
 from farm.core.generation import Generation, forced_outcome
 from farm.core.isolation import Isolation
 from farm.core.result import ERROR, REFUSED, TRUNCATED, CaseResult, counts
@@ -57,18 +58,17 @@ class TrialJudge:
         if forced == REFUSED:
             return CaseResult(id=id, correct=False, score=0.0, outcome=REFUSED), None
         limit = task.metadata.get("timeout_s")
-        result, around = judge_program(
-            id,
-            answer.text,
-            task.targets,
+        judged = judge_program(
+            ScoredInput(id=id, response=answer.text, targets=task.targets),
             self._programs,
             timeout_s=float(limit) if isinstance(limit, int | float) else None,
         )
+        result = judged.result
         if forced == TRUNCATED and not result.correct and counts(result.outcome):
             result = CaseResult(
                 id=id, correct=False, score=result.score, outcome=TRUNCATED, trust=result.trust
             )
-        return result, around
+        return result, judged.isolation
 
 
 def runs_programs(task: TaskSpec) -> bool:

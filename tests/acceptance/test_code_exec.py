@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from farm.runtime.casebook import case_rows
+from farm.runtime.trials import recorded
 from farm.sandbox import kernel
+from farm.sandbox.runner import Sandbox
+from farm.wiring import open_store
 from tests.acceptance.shell import farm, fingerprint, strict_json
 
 NEW_USER = 0x10000000  # CLONE_NEWUSER
@@ -178,3 +182,62 @@ def test_a_store_of_texts_is_scored_anew_as_programs(tmp_path: Path) -> None:
     done = farm("rescore", "--store", store, "--scorer", "code_exec", "--into", into, "--quiet")
     assert (done.code, done.json["became_correct"]) == (0, 1)
     assert farm("status", "--store", into).json["mean_score"] == 0.75
+
+
+def test_a_page_tells_of_each_program_and_with_another_run_of_each_assertion(
+    finished: tuple[str, dict[str, Any]],
+) -> None:
+    """The code that was taken out; the share that passed, or how every assertion ended and why."""
+    with open_store(finished[0]) as store:
+        run = recorded(store, model="m")
+        rows = {row.id: row for row in case_rows([run])}
+        with Sandbox() as sandbox:
+            again = {row.id: row for row in case_rows([run], programs={"code_exec": sandbox})}
+    assert rows["right"].extracted == ADD
+    assert rows["half"].rule == "code_exec@1: 1 of 2 assertions passed"
+    assert rows["half"].steps == ("assertion: 'add(1, 2) == 3'", "assertion: 'add(0, 0) == 0'")
+    assert rows["prose"].rule == "code_exec@1: the response holds no program"
+    assert again["half"].steps == (
+        "pass: 'add(1, 2) == 3'",
+        "assertion_fail ('the expression is false'): 'add(0, 0) == 0'",
+    )
+    assert again["denied"].rule.startswith("code_exec@1: 0 of 1 assertion passed; denied import")
+
+
+def test_a_page_can_run_programs_and_other_formats_cannot(
+    finished: tuple[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    page = str(tmp_path / "page.html")
+    given = ("--store", finished[0], "--run-programs")
+    assert farm("report", *given, "--format", "html", "--output", page).code == 0
+    done = farm("report", *given, "--format", "json")
+    assert (done.code, "only --format html" in done.err) == (2, True)
+
+
+def test_time_and_imports_stand_in_the_scorers_name(tmp_path: Path) -> None:
+    """They change verdicts: a run's identity has them, and a verification runs alike."""
+    store = str(tmp_path / "store")
+    sleeper = "import time\ndef add(a, b):\n    time.sleep(0.8)\n    return a + b\n"
+    shell = f"import subprocess\n{ADD}"
+    cases = (("late", sleeper, ("add(1, 2) == 3",)), ("shell", shell, ("add(1, 2) == 3",)))
+    given = ("--input", predictions(tmp_path, cases=cases), "--scorer", "code_exec@0.5s,allow")
+    done = farm("run", "--store", store, *given)
+    judged = {one["id"]: one["outcome"] for part in done.json["receipts"] for one in part["cases"]}
+    assert judged == {"late": "timeout", "shell": "correct"}
+    assert done.json["scorer"] == {"name": "code_exec@0.5s,allow", "version": "1"}
+    assert farm("verify", "--store", store).json["ok"] is True
+    other = farm("run", "--store", store, *given[:2], "--scorer", "code_exec")
+    assert other.code == 1
+
+
+def test_one_program_is_scored_and_explained_from_the_shell() -> None:
+    given = ("score", "--metric", "code_exec", "--prediction", ADD, "--target", "add(1, 2) == 4")
+    assert farm(*given).json["score"] == 0.0
+    told = farm(*given, "--explain").json
+    assert (told["code"], told["rule"]) == (ADD, "0 of 1 assertion passed")
+    assert told["assertions"] == [
+        {"text": "add(1, 2) == 4", "outcome": "assertion_fail", "detail": "the expression is false"}
+    ]
+    assert told["isolation"]["grading"] == "split"
+    wrong = farm(*given, "--post-process", "lower")
+    assert (wrong.code, "takes the program out of the prediction" in wrong.err) == (2, True)

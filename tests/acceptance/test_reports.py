@@ -103,7 +103,7 @@ def test_names_come_from_the_store_or_from_the_command(
     assert given["leaderboard"][0]["model_id"] == "other"
     wrong = farm("report", "--store", named, "--store", stores["good"], "--name", "one")
     assert (wrong.code, wrong.out) == (2, b"")
-    assert "1 --name for 2 --store: give one for each" in wrong.failures[0]
+    assert "1 --name for 2 models in 2 --store: give one for each" in wrong.failures[0]
 
 
 def test_several_stores_are_one_leaderboard(stores: dict[str, str]) -> None:

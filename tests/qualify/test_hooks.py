@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -353,6 +354,70 @@ farm-pid 7
 """
 
 
+def tool(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n", "utf-8")
+    path.chmod(0o755)
+
+
+# what ssh does with a command: one text, to the shell of the other machine
+SSH = 'while [ "$1" != -- ]; do shift; done; echo "$2" >> "$0.hosts"; exec sh -c "$3"'
+
+
+@pytest.mark.parametrize(
+    ("smi", "allowed", "why"),
+    [
+        ("echo 41; echo 42", (41, 42), None),
+        ("echo 41; echo 42", (41,), r"processes \[42\] compute on its GPU"),
+        ("echo '[Not Found]'", (), "cannot be looked into"),
+        ("exit 9", (), "cannot be looked into"),
+        ("true", (), None),
+    ],
+)
+def test_another_node_is_asked_through_ssh(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    smi: str,
+    allowed: tuple[int, ...],
+    why: str | None,
+) -> None:
+    """The same script on every node; a path with quotes in it comes through as it is."""
+    tool(tmp_path, "ssh", SSH)
+    tool(tmp_path, "nvidia-smi", smi)
+    disk = tmp_path / "a 'quoted' \"$HOME\" path"
+    disk.mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    config = config_of(nodes=["gpu-1", "gpu-2"], disk_path=str(disk), hook_timeout_s=20)
+    lease = lease_of(nodes=("gpu-1", "gpu-2"), allowed_gpu_pids=allowed)
+    endpoint = MeasuredEndpoint("http://127.0.0.1:1", connections=1, timeout_s=1)
+    hooks = Hooks(config, lease, endpoint=endpoint, commands=OperatorCommands())
+    if why is not None:
+        with pytest.raises(NotPermitted, match=why):
+            asyncio.run(hooks.check_resources())
+        return
+    seen = asyncio.run(hooks.check_resources())
+    assert (tmp_path / "ssh.hosts").read_text("utf-8").split() == ["gpu-1", "gpu-2"]
+    for node in ("gpu-1", "gpu-2"):
+        assert seen[node]["gpu"] == "seen"
+        assert seen[node]["compute_pids"] == allowed
+        assert seen[node]["disk_free_gib"] > 0
+        assert seen[node]["mem_available_gib"] > 0
+
+
+def test_a_node_that_cannot_be_reached_is_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its silence is no leave; a name that ssh would take for an option is none."""
+    tool(tmp_path, "ssh", "echo 'no route to host' >&2; exit 255")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for node, why in (("gpu-1", "ended with 255.*no route"), ("-oProxyCommand=x", "no host name")):
+        config, lease = config_of(nodes=[node]), lease_of(nodes=(node,))
+        endpoint = MeasuredEndpoint("http://127.0.0.1:1", connections=1, timeout_s=1)
+        hooks = Hooks(config, lease, endpoint=endpoint, commands=OperatorCommands())
+        with pytest.raises(NotPermitted, match=why):
+            asyncio.run(hooks.check_resources())
+
+
 def test_what_a_node_prints_is_read() -> None:
     """8388608 KiB are 8 GiB, 2097152 KiB are 2."""
     assert read_state("n", PRINTED) == NodeState(
@@ -425,6 +490,29 @@ def test_the_room_of_a_slot_is_found(props: Any, slots: Any, changes: Any, expec
 
 
 @pytest.mark.parametrize(
+    ("total", "at_once", "why"),
+    [
+        (None, 2, None),
+        (1920, 2, None),  # 960 for each of two
+        (1919, 2, "2 at once share 1919 \\(total_context\\)"),
+        (1919, 1, None),
+    ],
+)
+def test_slots_of_a_unified_cache_have_what_they_share(
+    total: int | None, at_once: int, why: str | None
+) -> None:
+    """llama-server started without --parallel tells the whole context for each of four slots."""
+    props = {"default_generation_settings": {"n_ctx": 1920}, "total_slots": 4}
+    found = room({("GET", "/props"): (200, props)}, total_context=total)
+    cell = msgspec.structs.replace(CELL, concurrency=at_once)
+    if why is None:
+        check_room(512, cell=cell, config=config_of(), room=found)
+        return
+    with pytest.raises(NotPermitted, match=why):
+        check_room(512, cell=cell, config=config_of(), room=found)
+
+
+@pytest.mark.parametrize(
     ("per_slot", "slots", "why"),
     [
         (960, 2, None),  # 512 + 256 output + 192 for the tool turn
@@ -458,5 +546,7 @@ def test_preflight_says_what_it_saw() -> None:
         )
 
     seen, _ = against({("GET", "/props"): (200, props)}, act)
-    assert seen["slots"] == {"slots": 4, "context_per_slot": 4096, "source": "props"}
+    assert seen["slots"] == {
+        "slots": 4, "context_per_slot": 4096, "source": "props", "shared_context": None,
+    }  # fmt: skip
     assert set(seen["nodes"]) == {"localhost"}

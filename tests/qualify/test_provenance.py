@@ -54,6 +54,17 @@ def test_a_template_that_is_not_the_claimed_one_is_told() -> None:
     assert "5" * 64 in warning
 
 
+def test_slots_that_may_share_their_context_are_told() -> None:
+    """A shared 64K is not four 64K slots, and a server tells 64K for each in both cases."""
+    served = {"total_slots": 4, "context_per_slot": 65536}
+    (warning,) = document(served, concurrency=[1, 4])["warnings"]
+    assert "65536 tokens for each of 4 slots" in warning
+    assert "total_context" in warning
+    assert document(served, concurrency=[1, 4], total_context=262144)["warnings"] == []
+    assert document(served, concurrency=[1])["warnings"] == []
+    assert document({**served, "total_slots": 1}, concurrency=[1, 4])["warnings"] == []
+
+
 def test_the_key_is_not_even_named() -> None:
     """The name of its variable is a matter of the machine."""
     assert "MY_KEY" not in json.dumps(document({}))

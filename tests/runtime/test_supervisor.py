@@ -5,14 +5,19 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from farm.core.event import Event
 from farm.errors import FarmError
+from farm.files.lock import FileLock
 from farm.runtime.by_hand import HandSettings, work_once
 from farm.runtime.process import WorkerStartFailed
+from farm.runtime.settings import RunSettings
 from farm.store.directory import DirectoryStore
+from farm.wiring import run, run_settings
 from tests.acceptance.shell import farm
 from tests.runtime.runs import leases_of, make_store, names, supervise
 
@@ -175,3 +180,24 @@ def test_a_failing_store_ends_every_worker_and_the_run(tmp_path: Path) -> None:
         supervise(store)
     left = [lease for lease in leases_of(store) if not lease.done]
     assert {(lease.worker, lease.attempts) for lease in left} == {("", 0)}
+
+
+def test_a_store_that_is_locked_when_all_is_done_does_not_make_the_run_a_failure(
+    tmp_path: Path,
+) -> None:
+    """Every receipt is committed by then; only the event of the end finds no way into its file."""
+    store = make_store(tmp_path, shards=1)
+    holder, told = FileLock(f"{store}/lock"), list[Event]()
+
+    def lock_behind_the_last_worker(events: Sequence[Event]) -> None:
+        told.extend(events)
+        if names(events) == ["worker.exited"]:
+            holder.acquire(timeout_s=5)
+
+    settings = run_settings(store, RunSettings(workers=1))
+    with DirectoryStore(store, lock_timeout_s=0.2) as opened:
+        run(opened, settings, on_events=lock_behind_the_last_worker)
+        assert opened.ledger().complete
+        assert "run.completed" not in names(list(opened.events()))
+    holder.close()
+    assert names(told)[-1] == "run.completed"

@@ -68,7 +68,7 @@ class Witness:
         wall_s = time.monotonic() - started
         return [
             *self._verdict(program, result),
-            *self._harm(program, result, before | sandbox.kept),
+            *self._harm(program, result, before | sandbox.kept | sandbox.nurseries),
             *self._time(program, result, wall_s, timeout_s),
             *([] if _library_fingerprint() == library else ["the library was changed"]),
         ]

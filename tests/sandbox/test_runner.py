@@ -148,6 +148,33 @@ def test_a_lost_zygote_is_replaced() -> None:
         assert sandbox.run(work).outcome == "pass"
 
 
+@pytest.mark.parametrize("count", [8, 9, 40])
+def test_the_longest_details_of_many_assertions_all_arrive(sandbox: Sandbox, count: int) -> None:
+    """Each is 500 characters that JSON writes with twelve: with 8 of them a pipe is nearly full."""
+    code = "def f(n): raise ValueError('\\U0001F600' * 600)"
+    work = checked_work(code, [f"f({n})" for n in range(count)], timeout_s=5.0)
+    result = sandbox.run(work)
+    assert [one.outcome for one in result.assertions] == ["error"] * count
+    assert all(len(one.detail) == 500 for one in result.assertions)
+
+
+def test_a_lost_nursery_is_replaced_and_its_program_run_again() -> None:
+    """Ended before a job, and in the middle of one: no program is judged by its end."""
+    work = checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)
+    slow = checked_work(f"import time\ntime.sleep(0.5)\n{ADD}", "add(1, 2) == 3", timeout_s=3.0)
+    with Sandbox(slots=1) as sandbox:
+        assert sandbox.run(work).outcome == "pass"
+        (first,) = sandbox.nurseries
+        os.kill(first, signal.SIGKILL)
+        assert sandbox.run(work).outcome == "pass"
+        (second,) = sandbox.nurseries
+        killer = threading.Timer(0.2, os.kill, (second, signal.SIGKILL))
+        killer.start()
+        assert sandbox.run(slow).outcome == "pass"
+        killer.join()
+        assert sandbox.nurseries.isdisjoint({first, second})
+
+
 def test_a_sandbox_dies_with_its_owner() -> None:
     """The owner is killed while a program sleeps: zygote, candidate and tester all go."""
     before = farm_processes()

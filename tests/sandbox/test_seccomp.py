@@ -15,14 +15,19 @@ OWN = 0x5AFE1234
 
 
 def answer(
-    number: int, *arguments: int, machine: str = "x86_64", arch: int = X86_64, guarded: bool = True
+    number: int,
+    *arguments: int,
+    machine: str = "x86_64",
+    arch: int = X86_64,
+    guarded: bool = True,
+    part: seccomp.Part = "whole",
 ) -> int:
     """Run the program on one call, as the kernel's classic BPF machine would."""
     words = [number & 0xFFFFFFFF, arch, 0, 0]
     for index in range(6):
         value = arguments[index] if index < len(arguments) else 0
         words += [value & 0xFFFFFFFF, value >> 32 & 0xFFFFFFFF]
-    steps = seccomp.assemble(machine, files_guarded=guarded)
+    steps = seccomp.assemble(machine, files_guarded=guarded, part=part)
     at = register = 0
     while True:
         code, yes, no, operand = steps[at]
@@ -122,3 +127,37 @@ def test_without_landlock_nothing_on_disk_can_be_changed() -> None:
         assert answer(2, 0, flags, guarded=False) == EPERM
     for name in syscalls.CHANGES_FILES:
         assert answer(number(name), guarded=False) == EPERM
+
+
+@given(
+    st.integers(0, 0x3FFFFFFF) | st.integers(0, 500),
+    st.lists(st.sampled_from([0, 1, 2, 15, 17, 0x3D0F00, 0x10000000, OWN, OWN + 1, 2**64 - 1])),
+    st.booleans(),
+)
+def test_a_nursery_and_its_program_together_refuse_what_the_whole_refuses(
+    call: int, arguments: list[int], guarded: bool
+) -> None:
+    """Law: the kernel asks both filters and takes the stricter answer; it is the whole one's."""
+    for machine, arch in (("x86_64", X86_64), ("aarch64", AARCH64)):
+
+        def asked(part: seccomp.Part, machine: str = machine, arch: int = arch) -> int:
+            return answer(
+                call, *arguments[:6], machine=machine, arch=arch, guarded=guarded, part=part
+            )
+
+        nursery, program = asked("nursery"), asked("program")
+        together = program if nursery == ALLOW else nursery
+        assert together == asked("whole")
+
+
+def test_a_nursery_may_fork_and_shut_in_and_no_more() -> None:
+    """Every call number without arguments: what it may and a program may not is seven calls."""
+    more = {
+        call
+        for call in range(500)
+        for first in (0, 1, 17, OWN + 1)
+        if answer(call, first, part="nursery") == ALLOW and answer(call, first) != ALLOW
+    }
+    # clone, kill, prctl, tgkill, prlimit64, seccomp, landlock_restrict_self
+    assert more == {56, 62, 157, 234, 302, 317, 446}
+    assert answer(56, 17 | 0x10000000, part="nursery") == EPERM  # a user namespace of its own

@@ -10,11 +10,22 @@ import pytest
 from farm.core.case import ScoredInput
 from farm.core.isolation import Isolation
 from farm.core.result import CaseResult
-from farm.errors import SandboxLost, SandboxUnavailable
+from farm.errors import SandboxLost, SandboxUnavailable, SpecError
+from farm.scoring.programcase import AssertionAccount, explain_program
+from farm.scoring.programrules import ProgramRules, rules_of
 from farm.scoring.programs import is_assertion, judge_programs
+from farm.scoring.registry import scorer
 
 AROUND = Isolation(level="os-enforced", landlock_abi=7, seccomp=True, namespaces=False)
 PROGRAM = "def add(a, b):\n    return a + b\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How one assertion ended."""
+
+    outcome: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +36,8 @@ class Verdict:
     score: float = 0.0
     starved: bool = False
     spent: bool = False
+    detail: str = ""
+    assertions: tuple[Ended, ...] = ()
     isolation: Isolation = AROUND
 
 
@@ -35,7 +48,9 @@ class Runner:
     says: list[Verdict | Exception]
     asked: list[tuple[str, Sequence[str]]] = field(default_factory=list)
 
-    def judge(self, code: str, assertions: Sequence[str], /, *, timeout_s: float = 3.0) -> Verdict:
+    def judge(
+        self, code: str, assertions: Sequence[str], /, *, timeout_s: float | None = None
+    ) -> Verdict:
         self.asked.append((code, assertions))
         said = self.says.pop(0)
         if isinstance(said, Exception):
@@ -166,3 +181,79 @@ def test_each_case_is_told_as_it_is_judged() -> None:
 )
 def test_an_assertion_is_what_parses_and_holds_something(text: str, can_judge: bool) -> None:
     assert is_assertion(text) is can_judge
+
+
+def test_an_explanation_tells_of_the_code_and_each_assertion() -> None:
+    """What was taken out of the response, and for every assertion how it ended and why."""
+    said = Verdict(
+        outcome="assertion_fail",
+        score=0.5,
+        detail="assertion 2: the expression is false",
+        assertions=(Ended(outcome="pass"), Ended(outcome="assertion_fail", detail="is false")),
+    )
+    targets = ["add(1, 2) == 3", "add(1, 1) == 3"]
+    told = explain_program(
+        scorer("code_exec"), f"Sure:\n```python\n{PROGRAM}```", targets, Runner([said])
+    )
+    assert told.code == PROGRAM
+    assert (told.outcome, told.score, told.program) == ("wrong", 0.5, "assertion_fail")
+    assert told.rule == "1 of 2 assertions passed"
+    assert told.assertions == (
+        AssertionAccount(text=targets[0], outcome="pass", detail=""),
+        AssertionAccount(text=targets[1], outcome="assertion_fail", detail="is false"),
+    )
+    assert told.isolation == AROUND
+
+
+@pytest.mark.parametrize(
+    ("response", "target", "outcome", "rule"),
+    [
+        ("I cannot.", "f() == 1", "unparsed", "the response holds no program"),
+        ("  ", "f() == 1", "empty", "the response is empty, so nothing was run"),
+        (PROGRAM, "f( ==", "unscorable", "no target is an assertion, so nothing was run"),
+    ],
+)
+def test_what_was_not_run_is_explained_too(
+    response: str, target: str, outcome: str, rule: str
+) -> None:
+    """No runner is asked, and the rule says what was missing."""
+    told = explain_program(scorer("code_exec"), response, [target], Runner([]))
+    assert (told.outcome, told.rule, told.code, told.assertions) == (outcome, rule, None, ())
+
+
+def test_a_program_nobody_could_judge_is_explained_as_that() -> None:
+    """The runner lost its process: no outcome of the program, and the case is an error."""
+    told = explain_program(scorer("code_exec"), PROGRAM, ["f()"], Runner([SandboxLost("gone")]))
+    assert (told.outcome, told.program, told.code) == ("error", None, PROGRAM)
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout_s", "imports"),
+    [
+        ("code_exec", 3.0, "deny"),
+        ("code_exec@10s", 10.0, "deny"),
+        ("code_exec@0.25s", 0.25, "deny"),
+        ("code_exec@allow", 3.0, "allow"),
+        ("code_exec@30s,allow", 30.0, "allow"),
+        ("exact_match", 3.0, "deny"),
+    ],
+)
+def test_a_scorers_name_says_how_programs_are_run(
+    name: str, timeout_s: float, imports: str
+) -> None:
+    """Time and imports change verdicts: they stand in the name, and so in a run's identity."""
+    rules = rules_of(name)
+    assert (rules.timeout_s, rules.imports) == (timeout_s, imports)
+    assert scorer(name).name == name
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "0s", "31s", "03s", "3s", "3.0s", "1e1s", "10", "s", "deny", ",allow", "10sallow",
+     "allow,10s", "nans", "-1s", "10s,", "10S", "１s", "1１s"],
+)  # fmt: skip
+def test_one_rule_has_one_spelling(written: str) -> None:
+    """Two names of one rule would be two scorers; outside 0 to 30 s nothing is run."""
+    with pytest.raises(SpecError, match="code_exec@10s"):
+        scorer(f"code_exec@{written}")
+    assert rules_of("code_exec") == ProgramRules()
