@@ -30,6 +30,7 @@ from farm.runtime.trials import tasks_of
 from farm.sandbox.runner import Sandbox, Settings, cores
 from farm.scoring.registry import scorer
 from farm.scoring.trial import runs_programs
+from farm.store.cacheplace import place_of_cache
 from farm.store.costs import CostLedger
 from farm.store.directory import DirectoryStore, exists
 from farm.store.planned import ensure_planned
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from farm.runtime.prospects import Ending
     from farm.runtime.supervisor import Watch
 
-CACHE_FILE: Final = "generations.sqlite"
 COSTS_FILE: Final = "costs.jsonl"
 _SHOWN: Final = 100  # bad tasks that are named
 _SILENCE_S: Final = 120.0  # of a process that says twice a second how far it is
@@ -239,7 +239,7 @@ def prepared(
         isolation = None if sandbox is None else isolation_of(sandbox.isolation)
     options = AskOptions(
         models=os.path.abspath(asking.models),
-        cache=os.path.abspath(asking.cache or os.path.join(store.path, CACHE_FILE)),
+        cache=place_of_cache(store.path, asking.cache),
         costs=os.path.abspath(os.path.join(store.path, COSTS_FILE)),
         prices=os.path.abspath(asking.prices) if asking.prices else "",
         concurrency=asking.concurrency,

@@ -7,9 +7,10 @@ import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
+from click.core import ParameterSource
 
 from farm.cli import eval_options, options
 from farm.cli.eval_options import EvalFlags
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
     from farm.report.envelope import Envelope
     from farm.runtime.tally import Tally
+
+
+# what a store says of itself, as do its tasks
+_KNOWN: Final = frozenset(
+    {"store", "tasks", "samples", "limit", "categories", "shards", "allow_bad_tasks"}
+)
 
 
 @click.command()
@@ -85,7 +92,7 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
             write = ctx.with_resource(open_output(given["stream"]))
         watch = Onlooker(opened, tally, write=write)
         with _view(tally, environment, given):
-            again = _command_line(store, given)
+            again = _command_line(ctx, store)
             settings = replace(eval_options.settings_of(given), again=again)
             ending = run_evaluation(opened, asking, settings, on_events=log.write, watch=watch)
     envelope = write_reports(opened, costs=costs_of(opened))
@@ -124,11 +131,15 @@ def _print(envelope: Envelope, kind: str) -> None:
     options.write_plain(text.encode())
 
 
-def _command_line(store: str, given: EvalFlags) -> str:
+def _command_line(ctx: click.Context, store: str) -> str:
+    """Give the command that continues: all that was given, but for what the store knows itself."""
     parts = ["farm", "eval", "--store", store]
-    for option, path in (("--tasks", given["tasks"]), ("--models", given["models"])):
-        if path is not None:
-            parts += [option, path]
-    for name in given["names"]:
-        parts += ["--model", name]
+    for option in ctx.command.get_params(ctx):
+        name = option.name or ""
+        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not given or name in _KNOWN or not isinstance(option, click.Option):
+            continue
+        value = ctx.params[name]
+        for one in value if option.multiple else [value]:
+            parts += [option.opts[0]] if option.is_flag else [option.opts[0], str(one)]
     return shlex.join(parts)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -562,3 +563,45 @@ def test_the_live_view_is_drawn_on_a_terminal(tmp_path: Path) -> None:
         assert re.search(rf"{model}\b.*\b8/20", text) or re.search(rf"{model}\b.*20/20", text)
     assert b"\x1b" not in piped
     assert piped == evaluation.path("report.md").read_bytes()
+
+
+def test_the_command_that_is_printed_continues_the_run(tmp_path: Path) -> None:
+    """With everything that was given, but for what the store knows; quoted for a shell."""
+    with ModelServer(refuses(401)) as server:
+        folder = tmp_path / "a folder"
+        folder.mkdir()
+        more = ("--samples", "2", "--limit", "5", "--model", "m", "--shards", "3")
+        evaluation = evaluation_of(folder, server.url, "m", "other", tasks=8, more=more)
+        cache = str(folder / "the cache.sqlite")
+        done = evaluation.run("--cache", cache, "--concurrency", "3", "--accept-errors", "--quiet")
+        assert done.code == 1
+        command = done.failures[0].split("continue with: farm ")[1]
+        assert shlex.split(command) == [
+            "eval", "--store", evaluation.store, "--models", evaluation.models, "--model", "m",
+            "--concurrency", "3", "--cache", cache, "--accept-errors", "--quiet",
+        ]  # fmt: skip
+        server.behaviour = answers
+        again = farm(*shlex.split(command))
+        assert again.code == 0, again.err
+        assert {key.model for key in server.calls} == {"m"}
+        assert evaluation.report()["summary"]["task_runs"] == 10
+
+
+def test_a_store_remembers_where_its_answers_are_kept(tmp_path: Path) -> None:
+    """Continued without --cache, it buys nothing again; a cache that is gone is asked for."""
+
+    async def behave(asked: Asked, wire: Wire) -> None:
+        await (refuses(500) if asked.key.task == "t1" else answers)(asked, wire)
+
+    with ModelServer(behave) as server:
+        evaluation = evaluation_of(tmp_path, server.url, attempts=1)
+        cache, moved = tmp_path / "cache", tmp_path / "moved"
+        assert evaluation.run("--cache", str(cache)).code == 1
+        server.behaviour = answers
+        os.rename(cache, moved)
+        done = evaluation.run()
+        assert done.code == 1
+        assert f"{str(cache)!r}, which is not there" in done.failures[0]
+        os.rename(moved, cache)
+        assert evaluation.run().code == 0
+        assert (server.total, server.extra) == (7, 1)

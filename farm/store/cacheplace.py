@@ -1,0 +1,47 @@
+"""Where the answers of a run are kept: in its store, or elsewhere, which the store remembers.
+
+An evaluation that was begun with a cache elsewhere and is continued without naming it would buy
+again what is kept there.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from farm.errors import SpecError
+from farm.files.atomic import Folder, storage_errors
+
+CACHE_FILE: Final = "generations.sqlite"
+_PLACE: Final = "generations.place"  # holds the path of a cache that is not in the store
+
+
+def place_of_cache(store: str, given: str | None) -> str:
+    """Give the absolute path of a run's answers; one that was given is remembered from now on.
+
+    Raises `SpecError` when the one that is remembered is not there, and none is given.
+    """
+    folder = Folder(store)
+    try:
+        remembered = _remembered(folder, store)
+        if given is None:
+            if remembered and not os.path.exists(remembered):
+                raise SpecError(
+                    f"{store!r}: its answers are kept in {remembered!r}, which is not there: "
+                    "say by --cache FILE where they are now"
+                )
+            return remembered or os.path.abspath(os.path.join(store, CACHE_FILE))
+        place = os.path.abspath(given)
+        if place != remembered:
+            folder.replace(_PLACE, os.fsencode(place))
+        return place
+    finally:
+        folder.close()
+
+
+def _remembered(folder: Folder, store: str) -> str:
+    with storage_errors(os.path.join(store, _PLACE), passing=(FileNotFoundError,)):
+        try:
+            return os.fsdecode(folder.read(_PLACE))
+        except FileNotFoundError:
+            return ""
