@@ -113,7 +113,7 @@ class Busy(FarmError):
 class Halted(FarmError):
     """A run that asks models cannot go on now; nothing is lost, and it is pending.
 
-    `reason` is a stable word: "denied", "missing", "dead_endpoint", "adapter", "max_cost",
+    `reason` is a stable word: "denied", "missing", "dead_endpoint", "invalid", "adapter", "max_cost",
     "max_tokens".
     """
 

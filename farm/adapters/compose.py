@@ -50,6 +50,7 @@ class Surroundings:
     max_money: Decimal | None = None
     max_tokens: int | None = None
     share: float = 1.0
+    refusals_halt: bool = False  # see `Guard`
     tell: Tell = hear_nothing
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
@@ -69,6 +70,7 @@ class ComposedModel:
             patience_s=settings.patience_s,
             tell=around.tell,
             clock=around.clock,
+            refusals_halt=around.refusals_halt,
         )
         self._throttle = _throttle(self._guard, endpoint.model_id, settings, around)
         self._outermost = _outer(self._throttle, settings, around)

@@ -17,10 +17,13 @@ from farm.errors import Halted
 
 FATAL_TRIES: Final = 3
 _DEAD_TRIES: Final = 3
+REFUSED_TRIES: Final = 10
 _WAYS_OUT: Final = {
     "denied": "check the key and the account, then run the same command again",
     "missing": "check base_url and model, then run the same command again",
     "stopped": "run the same command again",
+    "invalid": "check the request settings and run the same command again, or add --accept-errors "
+    "to report them as errors",
     "dead_endpoint": "start the endpoint or check base_url, then run the same command again",
 }
 
@@ -29,7 +32,9 @@ class Guard:
     """Wraps a call with the memory of how the last ones ended.
 
     Trips after `FATAL_TRIES` fatal failures in a row, or when nothing but lost connections
-    came for `patience_s` seconds, a quarter of that if the endpoint never answered at all.
+    came for `patience_s` seconds, a quarter of that if the endpoint never answered at all. With
+    `refusals_halt` also when the first `REFUSED_TRIES` requests were all called invalid: then it
+    is a setting that is, and not a prompt.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class Guard:
         patience_s: float,
         tell: Tell,
         clock: Callable[[], float],
+        refusals_halt: bool = False,
     ) -> None:
         self._send = send
         self._model = model
@@ -50,6 +56,8 @@ class Guard:
         self._lost = 0
         self._lost_since = 0.0
         self._ever_answered = False
+        self._refusals_halt = refusals_halt
+        self._refused = 0
         self._reason = ""  # why it tripped, a key of _WAYS_OUT
         self._detail = ""
 
@@ -84,6 +92,8 @@ class Guard:
             # also a failure that an endpoint took the trouble to give shows that it lives
             self._fatal = self._lost = 0
             self._ever_answered = self._ever_answered or failure is None
+            if failure is not None and failure.kind == "invalid":
+                self._refuse(failure)
             return
         if failure.fatal:
             self._fatal += 1
@@ -98,6 +108,13 @@ class Guard:
         patience = self._patience_s if self._ever_answered else self._patience_s / 4
         if self._lost >= _DEAD_TRIES and now - self._lost_since >= patience:
             self._trip("dead_endpoint", failure.detail)
+
+    def _refuse(self, failure: Failure) -> None:
+        self._refused += 1
+        if self._refusals_halt and not self._ever_answered and self._refused >= REFUSED_TRIES:
+            self._trip(
+                failure.kind, f"all of {self._refused} requests are refused: {failure.detail}"
+            )
 
     def _trip(self, reason: str, detail: str) -> None:
         if not self._reason:

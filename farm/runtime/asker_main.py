@@ -126,6 +126,7 @@ async def _asker(
         max_money=options.max_cost,
         max_tokens=options.max_tokens,
         share=options.share,
+        refusals_halt=not options.accept_errors,
         tell=tell,
         sleep=pause,
     )

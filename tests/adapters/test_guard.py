@@ -16,6 +16,7 @@ from tests.adapters.loopback import run
 DENIED = failed("denied", "HTTP 401: wrong key", status=401)
 LOST = failed("connection", "connection refused")
 FINE = Generation("4")
+INVALID = failed("invalid", "HTTP 400: no such parameter", status=400)
 
 
 def played(story: Sequence[tuple[float, Generation]]) -> tuple[int, Halted | None, Heard]:
@@ -119,3 +120,47 @@ def test_a_failure_on_its_way_when_the_run_ends_is_not_asked_again() -> None:
             await guard(Call(request(), "d"))
 
     run(story())
+
+
+@pytest.mark.parametrize(
+    ("story", "refusals_halt", "sent"),
+    [
+        ([INVALID] * 20, True, 10),  # no prompt of ten was fit: the settings are not
+        ([INVALID] * 20, False, 20),
+        ([FINE] + [INVALID] * 20, True, 21),  # one was: these are the prompts' fault
+        ([INVALID] * 9 + [FINE] + [INVALID] * 20, True, 30),
+    ],
+)
+def test_requests_that_are_all_refused_halt_the_run(
+    story: list[Generation], refusals_halt: bool, sent: int
+) -> None:
+    """A setting that an endpoint does not know would make an error of every case."""
+
+    async def played() -> tuple[int, str]:
+        count = 0
+
+        async def send(call: Call) -> Generation:
+            nonlocal count
+            count += 1
+            return story[count - 1]
+
+        guard = Guard(
+            send,
+            model="m",
+            patience_s=60,
+            tell=Heard(),
+            clock=Clock(),
+            refusals_halt=refusals_halt,
+        )
+        try:
+            for _ in story:
+                await guard(Call(request(), "d"))
+        except Halted as halted:
+            return count, str(halted)
+        return count, ""
+
+    count, said = run(played())
+    assert count == sent
+    if sent < len(story):
+        assert "all of 10 requests are refused: HTTP 400: no such parameter" in said
+        assert "--accept-errors" in said

@@ -285,6 +285,21 @@ def test_a_request_that_will_never_be_answered_is_an_error_at_once(tmp_path: Pat
         assert outcomes(evaluation) == {"correct": 3, "wrong": 2, "error": 1}
 
 
+def test_a_setting_that_the_endpoint_refuses_does_not_make_errors_of_all_cases(
+    tmp_path: Path,
+) -> None:
+    """A 400 to every call is nobody's prompt; mended, the same command asks for all of them."""
+    with ModelServer(refuses(400)) as server:
+        evaluation = evaluation_of(tmp_path, server.url, tasks=60)
+        done = evaluation.run()
+        assert_pending(done, "m: all of 10 requests are refused: HTTP 400", "--accept-errors")
+        assert server.total <= 10 + 8
+        server.behaviour = answers
+        done = evaluation.run()
+        assert done.code == 0, done.err
+        assert outcomes(evaluation).get("error", 0) == 0
+
+
 @pytest.mark.parametrize("bound", [("--max-tokens", "70"), ("--max-cost", "70")])
 def test_a_budget_ends_the_run_and_a_higher_one_goes_on(
     bound: tuple[str, str], tmp_path: Path
