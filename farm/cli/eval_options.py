@@ -166,7 +166,7 @@ asking = options.apply_all(
             type=Seconds(0),
             default=10.0,
             show_default=True,
-            help="For calls that are out to be answered after Ctrl-C or SIGTERM.",
+            help="For calls that are out to be answered after Ctrl-C, SIGTERM or the deadline.",
         ),
     ]
 )
