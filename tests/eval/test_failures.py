@@ -462,7 +462,8 @@ def test_a_key_is_found_nowhere(tmp_path: Path) -> None:
 
     async def behave(asked: Asked, wire: Wire) -> None:
         assert asked.received.headers["authorization"] == f"Bearer {KEY}"
-        quoted = json.dumps({"error": {"message": f"bad key {KEY}"}}).encode()
+        # so far in that a message that is cut before the key is taken out shows its beginning
+        quoted = json.dumps({"error": {"message": f"{'bad ' * 71} key {KEY}"}}).encode()
         if asked.key.task == "t0" and asked.number == 1:
             await refuses(500, quoted)(asked, wire)
         elif asked.key.task == "t1":
@@ -490,7 +491,7 @@ def test_a_key_is_found_nowhere(tmp_path: Path) -> None:
         assert denied.code == 1
         said = [without.out, without.err.encode(), done.out, done.err.encode(), denied.out]
         for text in (*said, denied.err.encode(), *commands, everything_in(tmp_path)):
-            assert KEY.encode() not in text
+            assert KEY[:10].encode() not in text
 
 
 def read_command(pid: int) -> bytes:
