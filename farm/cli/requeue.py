@@ -16,7 +16,7 @@ from farm.wiring import open_store
 @click.option("--shard", "shards", required=True, multiple=True, metavar="NAME", help="Which one.")
 @options.quiet
 def command(store: str, shards: tuple[str, ...], quiet: bool) -> None:
-    """Open a quarantined shard again, with a clean count of attempts; then `farm run` goes on."""
+    """Open a quarantined shard again, with a clean count of attempts; then the run goes on."""
     with open_store(store) as opened:
         changes = [Requeue(shard=shard) for shard in dict.fromkeys(shards)]
         # tried on a copy first: one name that is wrong must not leave the others half done
