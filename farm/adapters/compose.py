@@ -21,6 +21,7 @@ from typing import Self
 import msgspec
 
 from farm.adapters.count import Budget, Count
+from farm.adapters.deadline import Deadlines
 from farm.adapters.guard import Guard
 from farm.adapters.limit import AdaptiveLimit
 from farm.adapters.protocol import AnswerCache, Call, CallLedger, Endpoint, Pass, Tell
@@ -166,12 +167,15 @@ def _outer(throttle: Throttle, settings: Common, around: Surroundings) -> Pass:
         sleep=around.sleep,
     )
 
+    cases = Deadlines(settings.case_timeout_s)
+
     async def within_time(call: Call) -> Generation:
+        limit = cases.set()
         try:
-            async with asyncio.timeout(settings.case_timeout_s) as limit:
+            with limit:
                 return await retry(call)
         except TimeoutError:
-            if not limit.expired():
+            if not limit.expired:
                 raise  # somebody else's
             return failed("timeout", f"the case had no answer within {settings.case_timeout_s:g} s")
 
