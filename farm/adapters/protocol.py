@@ -108,13 +108,13 @@ class AnswerCache(Protocol):
 
 
 class CallLedger(Protocol):
-    """Where calls are counted; see farm.store.costs. Only `written` waits."""
+    """Where calls are counted; see farm.store.costs. Nothing here waits."""
 
     def begin(self, request: Request, *, digest: str, attempt: int) -> int:
-        """Write down that a call is about to be made; attempts count from 1."""
+        """Write down that a call is about to be made; attempts count from 1.
 
-    async def written(self) -> None:
-        """Wait until every entry so far outlives this process."""
+        The entry outlives this process once this returns.
+        """
 
     def settle(self, call: int, generation: Generation | None) -> None:
         """Write down how it ended; None is a call that was given up."""
