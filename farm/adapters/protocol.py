@@ -6,7 +6,7 @@ wrapped around it, does not.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
@@ -89,7 +89,13 @@ class Model(Protocol):
     def halt(self) -> None:
         """Let no further call out; those that are out may end. What waits raises `Halted`."""
 
-    async def ask(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Generation:
+    def call(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Call:
+        """Say what would be asked for one sample of a task; pure."""
+
+    async def look_ahead(self, calls: Sequence[Call]) -> None:
+        """Look up at once what will be answered soon; `answer` is then quicker, and the same."""
+
+    async def answer(self, call: Call) -> Generation:
         """Answer, from the cache or by as many calls as the limits allow.
 
         An answer is durable, where there is a cache, before it is returned. A call that failed
@@ -102,6 +108,9 @@ class AnswerCache(Protocol):
 
     async def find(self, digest: str) -> Generation | None:
         """Give the answer kept under a request's digest."""
+
+    async def find_many(self, digests: Sequence[str]) -> list[Generation | None]:
+        """Give for each of many digests what `find` gives, at the price of about one."""
 
     async def keep(self, digest: str, generation: Generation, *, model: str) -> Generation:
         """Make an answer durable; give the one that counts, the first that was kept."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from farm.adapters.protocol import AnswerCache, Call, CallLedger, Pass
 from farm.core.generation import Generation
@@ -21,10 +22,29 @@ class Recall:
         self._cache = cache
         self._ledger = ledger
         self._asked: dict[str, asyncio.Event] = {}  # digest -> set when that call has ended
+        self._sought: set[str] = set()  # digests that are being looked up ahead of their calls
+        self._ahead: dict[str, Generation | None] = {}  # what was found under them; for one call
+
+    async def look_ahead(self, calls: Sequence[Call]) -> None:
+        """Look many calls up at once; the next call for each of them does without.
+
+        An answer that another process keeps between the two is not seen, and bought again.
+        """
+        digests = [call.digest for call in calls]
+        self._sought.update(digests)
+        found = await self._cache.find_many(digests)
+        for digest, generation in zip(digests, found, strict=True):
+            # a call that ended meanwhile, and may have kept its answer, is sought no more
+            if generation is not None or digest in self._sought:
+                self._ahead[digest] = generation
+        self._sought.difference_update(digests)
 
     async def __call__(self, call: Call) -> Generation:
         """Give the kept answer, or call and keep what comes."""
-        generation = await self._cache.find(call.digest)
+        if call.digest in self._ahead:
+            generation = self._ahead.pop(call.digest)
+        else:
+            generation = await self._cache.find(call.digest)
         while generation is None and call.digest in self._asked:
             await self._asked[call.digest].wait()
             generation = await self._cache.find(call.digest)
@@ -42,5 +62,7 @@ class Recall:
                 return generation
             return await self._cache.keep(call.digest, generation, model=call.request.model_id)
         finally:
+            self._sought.discard(call.digest)
+            self._ahead.pop(call.digest, None)
             del self._asked[call.digest]
             ended.set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -65,7 +65,11 @@ class GenerationCache:
 
     async def find(self, digest: str) -> Generation | None:
         """Give the answer kept under a digest, None when there is none."""
-        return await self._finds.do(bytes.fromhex(digest))
+        return (await self.find_many([digest]))[0]
+
+    async def find_many(self, digests: Sequence[str]) -> list[Generation | None]:
+        """Give for each digest the answer kept under it, None when there is none."""
+        return await self._finds.do([bytes.fromhex(digest) for digest in digests])
 
     async def keep(self, digest: str, generation: Generation, *, model: str) -> Generation:
         """Make an answer durable; give the one that counts, which is the first ever kept."""
@@ -112,9 +116,9 @@ class GenerationCache:
                 self._writer.execute(f"PRAGMA user_version = {_VERSION}")
                 self._writer.execute(_SCHEMA)
 
-    def _find_all(self, digests: list[bytes]) -> list[Generation | None]:
+    def _find_all(self, jobs: list[list[bytes]]) -> list[list[Generation | None]]:
         with self._errors():
-            return [self._look_up(self._reader, digest) for digest in digests]
+            return [[self._look_up(self._reader, digest) for digest in job] for job in jobs]
 
     def _look_up(self, connection: sqlite3.Connection, digest: bytes) -> Generation | None:
         row = connection.execute(

@@ -3,8 +3,9 @@
 An entry is handed to the kernel before the call it tells of is made, so a killed process leaves
 the calls it had in flight behind as begun and never ended. What is told of calls that ended is
 written with the next that begins, at the latest at the end of the event loop's turn. Lines are
-synced by `sync` and `close`; a power cut can take what came after, and never an answer (farm.store.cache has those).
-Several processes may append at once. The sums are the business of farm.core.cost.
+synced by `sync` and `close`; a power cut can take what came after, and never an answer
+(farm.store.cache has those). Several processes may append at once. The sums are the business of
+farm.core.cost.
 """
 
 from __future__ import annotations
