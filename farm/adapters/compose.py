@@ -21,7 +21,7 @@ from typing import Self
 import msgspec
 
 from farm.adapters.count import Budget, Count
-from farm.adapters.deadline import Deadlines
+from farm.adapters.deadline import Deadline, Deadlines
 from farm.adapters.guard import Guard
 from farm.adapters.limit import AdaptiveLimit
 from farm.adapters.protocol import AnswerCache, Call, CallLedger, Endpoint, Pass, Tell
@@ -183,7 +183,7 @@ def _within_time(throttle: Throttle, settings: Common, around: Surroundings) -> 
     cases = Deadlines(settings.case_timeout_s)
 
     async def within_time(call: Call) -> Generation:
-        limit = cases.set()
+        limit = Deadline(cases)
         try:
             with limit:
                 return await retry(call)

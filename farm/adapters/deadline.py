@@ -13,39 +13,31 @@ from typing import Self
 
 
 class Deadlines:
-    """Sets deadlines `seconds` from when they are entered; for the tasks of one loop at a time."""
+    """Deadlines of `seconds` each; for the tasks of one event loop at a time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._open: dict[Deadline, None] = {}  # in the order they fall due
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # whose timer it is
+        self.open: dict[Deadline, None] = {}  # in the order they fall due
 
-    def set(self) -> Deadline:
-        """Give a deadline that runs while it is entered."""
-        return Deadline(self)
-
-    def _enter(self, deadline: Deadline) -> float:
-        """Take note of a deadline; give the loop's time at which it falls due."""
+    def enter(self, deadline: Deadline) -> None:
+        """Let a deadline run from now on."""
         loop = asyncio.get_running_loop()
-        due = loop.time() + self._seconds
-        self._open[deadline] = None
+        deadline.due = loop.time() + self._seconds
+        self.open[deadline] = None
         if self._timer is None or self._loop is not loop:
-            self._loop, self._timer = loop, loop.call_at(due, self._expire, loop)
-        return due
-
-    def _exit(self, deadline: Deadline) -> None:
-        self._open.pop(deadline, None)
+            self._loop, self._timer = loop, loop.call_at(deadline.due, self._expire, loop)
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         """End what is due, and wait for the oldest of the rest."""
         now = loop.time()
         self._timer = None
-        for deadline in list(self._open):
+        for deadline in list(self.open):
             if deadline.due > now:
                 self._timer = loop.call_at(deadline.due, self._expire, loop)
                 return
-            del self._open[deadline]
+            del self.open[deadline]
             deadline.expire()
 
 
@@ -56,10 +48,10 @@ class Deadline:
     `expired` says whether it was this deadline that fell due. Entered once.
     """
 
-    __slots__ = ("_all", "_cancelling", "_task", "due", "expired")
+    __slots__ = ("_cancelling", "_deadlines", "_task", "due", "expired")
 
-    def __init__(self, all: Deadlines) -> None:
-        self._all = all
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
         self.due = 0.0
         self.expired = False
 
@@ -68,7 +60,7 @@ class Deadline:
         if task is None:
             raise RuntimeError("a deadline is for a task")
         self._task, self._cancelling = task, task.cancelling()
-        self.due = self._all._enter(self)
+        self._deadlines.enter(self)
         return self
 
     def __exit__(
@@ -78,10 +70,9 @@ class Deadline:
         trace: TracebackType | None,
     ) -> None:
         if not self.expired:
-            self._all._exit(self)
-            return
+            del self._deadlines.open[self]
         # the cancellation was ours; one that somebody else asked for besides must go on
-        if self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        elif self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def expire(self) -> None:

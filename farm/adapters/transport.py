@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
-from farm.adapters.deadline import Deadlines
+from farm.adapters.deadline import Deadline, Deadlines
 from farm.adapters.stream import BrokenStream, Stamped
 from farm.errors import SpecError
 
@@ -166,7 +166,7 @@ class Transport:
     async def fetch(self, url: str, body: bytes) -> Whole:
         """Send a JSON body and read the reply; raises `CallFailed` when none comes."""
         try:
-            with self._heads.set():
+            with Deadline(self._heads):
                 began, response = await self._send(url, body, self._connecting)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise _call_failed(error) from error

@@ -1,7 +1,7 @@
 """A worker that asks: trials of many shards at once, answers to receipts, receipts to the run.
 
-A shard is begun as soon as nothing waits for some model, so no endpoint waits for the slow
-trial of another shard. It is published when all its trials have a verdict. One with a call that
+Shards are begun ahead of some model's calls, so that no endpoint waits for the slow trial of
+another shard. It is published when all its trials have a verdict. One with a call that
 failed and may still be answered is given back, unless errors are to be accepted as they are.
 Which adapter a model has, and where answers are kept, is not this loop's business.
 """
@@ -9,6 +9,7 @@ Which adapter a model has, and where answers are kept, is not this loop's busine
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from farm.store.protocol import Store
 _MOST_OPEN: Final = 4096  # trials in memory, whatever the models bear
 _PULSE_S: Final = 0.5
 _NOTES: Final = 50  # in one message
+_GATHER_S: Final = 0.05  # receipts that come within it are made durable together
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +82,11 @@ class _Desk:
     def has_seat(self) -> bool:
         """Whether one more task may ask."""
         return self.askers < self._limit
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more should wait: answers come in groups, and so do the seats they free."""
+        return len(self.waiting) < self._limit
 
     def count(self, verdict: Verdict) -> None:
         """Take note of a verdict."""
@@ -142,7 +149,7 @@ class Asker:
         self._notes: list[Note] = []
         self._moved = asyncio.Event()  # something changed that may let a shard begin or end
         self._input_ended = False
-        self._all_judged = False
+        self._all_judged = asyncio.Event()
         self._stopping = False
         self._stop = asyncio.Event()
 
@@ -154,7 +161,7 @@ class Asker:
             publishing = group.create_task(self._publish())
             async with asyncio.TaskGroup() as trials:
                 await self._feed(trials)
-            self._all_judged = True
+            self._all_judged.set()
             self._is_ready.set()
             await publishing
             reading.cancel()
@@ -205,8 +212,8 @@ class Asker:
                 await self._moved.wait()
 
     def _has_room(self) -> bool:
-        return self._open_trials < _MOST_OPEN and not all(
-            desk.waiting for desk in self._desks.values()
+        return self._open_trials < _MOST_OPEN and any(
+            desk.has_room for desk in self._desks.values()
         )
 
     async def _begin(self, assignment: Assignment, group: asyncio.TaskGroup) -> None:
@@ -245,7 +252,7 @@ class Asker:
         try:
             while desk.waiting and not self._stopping:
                 place = desk.waiting.popleft()
-                if self._queue and self._has_room():
+                if self._queue:
                     self._moved.set()
                 answer = await desk.model.answer(place.call)
                 self._open_trials -= 1
@@ -308,10 +315,17 @@ class Asker:
 
     async def _publish(self) -> None:
         """Make receipts durable as they come; those that come meanwhile share the next sync."""
-        while self._ready or not self._all_judged:
+        while self._ready or not self._all_judged.is_set():
             await self._is_ready.wait()
             self._is_ready.clear()
+            await self._gather()
             await self._publish_ready()
+
+    async def _gather(self) -> None:
+        """Wait a little for more receipts, while more may come."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GATHER_S):
+                await self._all_judged.wait()
 
     async def _publish_ready(self) -> None:
         ready, self._ready = self._ready, []

@@ -150,7 +150,7 @@ async def _asker(
         say=say,
         accept_errors=options.accept_errors,
         settle=doors.costs.sync,
-        cost=lambda: _cost(doors.costs),
+        cost=lambda: _cost(doors.costs) if options.prices else "",
     )
     later.append(asker)
     return asker

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from farm.adapters.deadline import Deadlines
+from farm.adapters.deadline import Deadline, Deadlines
 
 
 def test_a_deadline_ends_what_waits_and_only_that() -> None:
     """Of two tasks under one timer the one that ends in time keeps its result."""
 
     async def wait(deadlines: Deadlines, waiting: asyncio.Event) -> str:
-        limit = deadlines.set()
+        limit = Deadline(deadlines)
         try:
             with limit:
                 await waiting.wait()
@@ -38,7 +38,7 @@ def test_deadlines_set_one_after_another_fall_due_one_after_another() -> None:
     async def story() -> int:
         deadlines, late = Deadlines(0.01), 0
         for _ in range(3):
-            with pytest.raises(TimeoutError), deadlines.set():
+            with pytest.raises(TimeoutError), Deadline(deadlines):
                 await asyncio.Event().wait()
             late += 1
         return late
@@ -53,7 +53,7 @@ def test_a_cancellation_by_somebody_else_passes() -> None:
         deadlines = Deadlines(60)
 
         async def wait() -> None:
-            with deadlines.set():
+            with Deadline(deadlines):
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(wait())
@@ -72,7 +72,7 @@ def test_a_task_that_is_cancelled_as_its_deadline_falls_due_stays_cancelled() ->
         deadlines = Deadlines(0.01)
 
         async def wait() -> None:
-            limit = deadlines.set()
+            limit = Deadline(deadlines)
             with limit:
                 try:
                     await asyncio.Event().wait()
@@ -93,11 +93,11 @@ def test_an_error_within_a_deadline_passes_and_the_next_loop_has_its_own_timer()
     deadlines = Deadlines(0.01)
 
     async def fail() -> None:
-        with deadlines.set():
+        with Deadline(deadlines):
             raise KeyError("k")
 
     async def wait() -> None:
-        with deadlines.set():
+        with Deadline(deadlines):
             await asyncio.Event().wait()
 
     with pytest.raises(KeyError):
