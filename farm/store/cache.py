@@ -118,7 +118,11 @@ class GenerationCache:
 
     def _find_all(self, jobs: list[list[bytes]]) -> list[list[Generation | None]]:
         with self._errors():
-            return [[self._look_up(self._reader, digest) for digest in job] for job in jobs]
+            self._reader.execute("BEGIN")  # one look at what others wrote for all of them
+            try:
+                return [[self._look_up(self._reader, digest) for digest in job] for job in jobs]
+            finally:
+                self._reader.execute("COMMIT")
 
     def _look_up(self, connection: sqlite3.Connection, digest: bytes) -> Generation | None:
         row = connection.execute(
