@@ -84,9 +84,9 @@ class _Desk:
         return self.askers < self._limit
 
     @property
-    def has_room(self) -> bool:
-        """Whether more should wait: answers come in groups, and so do the seats they free."""
-        return len(self.waiting) < self._limit
+    def room(self) -> int:
+        """How many more should wait: answers come in groups, and so do the seats they free."""
+        return max(0, 2 * self._limit - self.askers - len(self.waiting))
 
     def count(self, verdict: Verdict) -> None:
         """Take note of a verdict."""
@@ -204,7 +204,7 @@ class Asker:
         """Begin shards while some model has room; return when nothing is left to begin."""
         while not self._stopping:
             if self._queue and self._has_room():
-                await self._begin(self._queue.popleft(), trials)
+                await self._begin(self._next(), trials)
             elif self._input_ended and not self._queue and not self._open_shards:
                 return
             else:
@@ -212,28 +212,23 @@ class Asker:
                 await self._moved.wait()
 
     def _has_room(self) -> bool:
-        return self._open_trials < _MOST_OPEN and any(
-            desk.has_room for desk in self._desks.values()
-        )
+        return self._open_trials < _MOST_OPEN and any(desk.room for desk in self._desks.values())
 
-    async def _begin(self, assignment: Assignment, group: asyncio.TaskGroup) -> None:
-        shard = self._shards[assignment.shard]
-        trials = trials_of(self._store.read_cases(shard), shard, self._tasks)
-        self._say(Started(shard=assignment.shard, version=assignment.version))
-        count = len(trials)
-        opened = _Open(
-            assignment=assignment,
-            trials=trials,
-            answers=[None] * count,
-            verdicts=[None] * count,
-            left=count,
-        )
-        self._open_trials += count
-        self._open_shards += 1
+    def _next(self) -> list[Assignment]:
+        """Take as many shards as there is room for, at least one."""
+        room = sum(desk.room for desk in self._desks.values())
+        taken = [self._queue.popleft()]
+        while self._queue and sum(self._shards[one.shard].cases for one in taken) < room:
+            taken.append(self._queue.popleft())
+        return taken
+
+    async def _begin(self, assignments: Sequence[Assignment], group: asyncio.TaskGroup) -> None:
+        shards = [self._open(assignment) for assignment in assignments]
         for name, desk in self._desks.items():
             places = [
-                _Place(opened, number, trial, self._call(desk, trial))
-                for number, trial in enumerate(trials)
+                _Place(shard, number, trial, self._call(desk, trial))
+                for shard in shards
+                for number, trial in enumerate(shard.trials)
                 if trial.model == name
             ]
             await desk.model.look_ahead([place.call for place in places])
@@ -242,6 +237,21 @@ class Asker:
                 if desk.has_seat:
                     desk.askers += 1
                     group.create_task(self._ask_on(desk, group))
+
+    def _open(self, assignment: Assignment) -> _Open:
+        shard = self._shards[assignment.shard]
+        trials = trials_of(self._store.read_cases(shard), shard, self._tasks)
+        self._say(Started(shard=assignment.shard, version=assignment.version))
+        count = len(trials)
+        self._open_trials += count
+        self._open_shards += 1
+        return _Open(
+            assignment=assignment,
+            trials=trials,
+            answers=[None] * count,
+            verdicts=[None] * count,
+            left=count,
+        )
 
     def _call(self, desk: _Desk, trial: Trial) -> Call:
         task = self._tasks[trial.task]
