@@ -119,9 +119,9 @@ class ComposedModel:
         if self._recall is not None:
             await self._recall.look_ahead(calls)
 
-    async def answer(self, call: Call) -> Generation:
+    def answer(self, call: Call) -> Awaitable[Generation]:
         """Answer, from the cache or by as many calls as the limits allow."""
-        return await self._outermost(call)
+        return self._outermost(call)
 
     async def ask(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Generation:
         """Answer one sample of a task."""

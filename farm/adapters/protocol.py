@@ -95,7 +95,7 @@ class Model(Protocol):
     async def look_ahead(self, calls: Sequence[Call]) -> None:
         """Look up at once what will be answered soon; `answer` is then quicker, and the same."""
 
-    async def answer(self, call: Call) -> Generation:
+    def answer(self, call: Call) -> Awaitable[Generation]:
         """Answer, from the cache or by as many calls as the limits allow.
 
         An answer is durable, where there is a cache, before it is returned. A call that failed

@@ -21,7 +21,8 @@ class Recall:
         self._send = send
         self._cache = cache
         self._ledger = ledger
-        self._asked: dict[str, asyncio.Event] = {}  # digest -> set when that call has ended
+        # of calls that are out: digest -> what is set when it ends, where somebody waits for it
+        self._asked: dict[str, asyncio.Event | None] = {}
         self._sought: set[str] = set()  # digests that are being looked up ahead of their calls
         self._ahead: dict[str, Generation | None] = {}  # what was found under them; for one call
 
@@ -46,7 +47,8 @@ class Recall:
         else:
             generation = await self._cache.find(call.digest)
         while generation is None and call.digest in self._asked:
-            await self._asked[call.digest].wait()
+            ended = self._asked[call.digest] = self._asked[call.digest] or asyncio.Event()
+            await ended.wait()
             generation = await self._cache.find(call.digest)
         if generation is None:
             generation = await self._ask(call)
@@ -55,7 +57,7 @@ class Recall:
         return generation
 
     async def _ask(self, call: Call) -> Generation:
-        ended = self._asked[call.digest] = asyncio.Event()
+        self._asked[call.digest] = None
         try:
             generation = await self._send(call)
             if generation.failure is not None:
@@ -64,5 +66,6 @@ class Recall:
         finally:
             self._sought.discard(call.digest)
             self._ahead.pop(call.digest, None)
-            del self._asked[call.digest]
-            ended.set()
+            ended = self._asked.pop(call.digest)
+            if ended is not None:
+                ended.set()

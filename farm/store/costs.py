@@ -32,7 +32,7 @@ from farm.core.cost import (
 )
 from farm.core.generation import Generation, Request
 from farm.errors import Corrupt, SpecError, StorageError
-from farm.files.atomic import full_sync, storage_errors, write_fully
+from farm.files.atomic import full_sync, storage_error, storage_errors, write_fully
 from farm.files.incarnation import current_incarnation, is_gone
 
 _DIGEST_LENGTH: Final = 16  # hex digits; enough to tell the requests of one run apart
@@ -183,11 +183,11 @@ class CostLedger:
         if not lines:
             return
         try:
-            with storage_errors(self.path):
-                write_fully(self._fd, lines)
-        except StorageError as error:
-            self._broken = str(error)
-            raise
+            write_fully(self._fd, lines)
+        except OSError as error:
+            broken = storage_error(self.path, error)
+            self._broken = str(broken)
+            raise broken from error
 
     def _check_currency(self) -> None:
         before = self._entries.currency
