@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from farm.adapters.collect import Collector
+from farm.adapters.collect import Collector, mend
 from farm.adapters.foreign import (
     bare_error_in,
     count_in,
@@ -22,6 +22,7 @@ from farm.adapters.foreign import (
     usage_in,
 )
 from farm.adapters.sse import SseEvent
+from farm.core.generation import Generation
 
 _DONE: Final = b"[DONE]"
 # events that keep a connection open; other servers do that with comments
@@ -64,6 +65,36 @@ def read_whole(body: Mapping[str, Any], out: Collector) -> None:
         out.done = True
 
 
+def read_ordinary(body: Mapping[str, Any]) -> Generation | None:
+    """Read an answer in one piece that holds a text and nothing beside it.
+
+    Gives just what `read_whole` leads to, in a fraction of the time; None where there is more
+    to the answer, or less.
+    """
+    choices = list_in(body, "choices")
+    choice = choices[0] if choices else None
+    said = object_in(choice, "message")
+    text, usage = said.get("content"), usage_in(body)
+    if not isinstance(choice, dict) or not isinstance(text, str) or not text or usage is None:
+        return None
+    if (
+        body.get("error")
+        or body.get("object") == "error"
+        or choice.get("logprobs")
+        or said.get("refusal")
+        or said.get("tool_calls")
+        or said.get("reasoning_content")
+        or said.get("reasoning")
+    ):
+        return None
+    return Generation(
+        mend(text),
+        usage=usage,
+        finish_reason=text_in(choice, "finish_reason") or None,
+        model_version=_version_in(body),
+    )
+
+
 def _read_common(value: Mapping[str, Any], out: Collector) -> None:
     error = error_in(value)
     if error is not None:
@@ -71,13 +102,17 @@ def _read_common(value: Mapping[str, Any], out: Collector) -> None:
     usage = usage_in(value)
     if usage is not None:
         out.usage = usage
-    if out.model_version is None and (model := text_in(value, "model")):
-        fingerprint = text_in(value, "system_fingerprint")
-        out.model_version = f"{model} {fingerprint}" if fingerprint else model
+    if out.model_version is None:
+        out.model_version = _version_in(value)
     timings = object_in(value, "timings")
     if timings and (count_in(timings, "predicted_n") or 0) >= 2:
         rate = timings.get("predicted_per_second")
         out.server_decode_tps = float(rate) if isinstance(rate, int | float) else None
+
+
+def _version_in(value: Mapping[str, Any]) -> str | None:
+    model, fingerprint = text_in(value, "model"), text_in(value, "system_fingerprint")
+    return f"{model} {fingerprint}" if model and fingerprint else model or None
 
 
 def _read_choice(choice: Mapping[str, Any], said: Mapping[str, Any], out: Collector) -> None:

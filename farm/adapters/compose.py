@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import floor
@@ -21,6 +21,7 @@ from typing import Self
 import msgspec
 
 from farm.adapters.count import Budget, Count
+from farm.adapters.deadline import Deadline, Deadlines
 from farm.adapters.guard import Guard
 from farm.adapters.limit import AdaptiveLimit
 from farm.adapters.protocol import AnswerCache, Call, CallLedger, Endpoint, Pass, Tell
@@ -73,7 +74,11 @@ class ComposedModel:
             refusals_halt=around.refusals_halt,
         )
         self._throttle = _throttle(self._guard, endpoint.model_id, settings, around)
-        self._outermost = _outer(self._throttle, settings, around)
+        within_time = _within_time(self._throttle, settings, around)
+        self._recall: Recall | None = None
+        if around.cache is not None:
+            self._recall = Recall(within_time, around.cache, ledger=around.ledger)
+        self._outermost: Pass = self._recall or within_time
 
     @property
     def model_id(self) -> str:
@@ -106,14 +111,23 @@ class ComposedModel:
         """Let no further call out; those that are out may end. What waits raises `Halted`."""
         self._guard.halt()
 
-    def digest(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> str:
-        """Give the digest under which this answer is, or would be, kept."""
-        return request_digest(self._endpoint.request(prompt, task, sample=sample))
+    def call(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Call:
+        """Say what would be asked for one sample of a task, and under which digest it is kept."""
+        request = self._endpoint.request(prompt, task, sample=sample)
+        return Call(request, request_digest(request))
+
+    async def look_ahead(self, calls: Sequence[Call]) -> None:
+        """Look up at once what will be answered soon; `answer` is then quicker, and the same."""
+        if self._recall is not None:
+            await self._recall.look_ahead(calls)
+
+    def answer(self, call: Call) -> Awaitable[Generation]:
+        """Answer, from the cache or by as many calls as the limits allow."""
+        return self._outermost(call)
 
     async def ask(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Generation:
-        """Answer, from the cache or by as many calls as the limits allow."""
-        request = self._endpoint.request(prompt, task, sample=sample)
-        return await self._outermost(Call(request, request_digest(request)))
+        """Answer one sample of a task."""
+        return await self.answer(self.call(prompt, task, sample=sample))
 
 
 def share_of(concurrency: int, share: float) -> int:
@@ -157,8 +171,8 @@ def _throttle(inner: Pass, model: str, settings: Common, around: Surroundings) -
     )
 
 
-def _outer(throttle: Throttle, settings: Common, around: Surroundings) -> Pass:
-    """Build what a whole case passes through."""
+def _within_time(throttle: Throttle, settings: Common, around: Surroundings) -> Pass:
+    """Build what a case passes through that is not answered yet."""
     retry = Retry(
         throttle,
         RetryPolicy(attempts=settings.attempts, total_s=settings.case_timeout_s),
@@ -168,15 +182,16 @@ def _outer(throttle: Throttle, settings: Common, around: Surroundings) -> Pass:
         sleep=around.sleep,
     )
 
+    cases = Deadlines(settings.case_timeout_s)
+
     async def within_time(call: Call) -> Generation:
+        limit = Deadline(cases)
         try:
-            async with asyncio.timeout(settings.case_timeout_s) as limit:
+            with limit:
                 return await retry(call)
         except TimeoutError:
-            if not limit.expired():
+            if not limit.expired:
                 raise  # somebody else's
             return failed("timeout", f"the case had no answer within {settings.case_timeout_s:g} s")
 
-    if around.cache is None:
-        return within_time
-    return Recall(within_time, around.cache, ledger=around.ledger)
+    return within_time

@@ -22,7 +22,6 @@ class Count:
         number = self._ledger.begin(call.request, digest=call.digest, attempt=call.attempt)
         generation: Generation | None = None
         try:
-            await self._ledger.written()
             generation = await self._send(call)
         finally:
             self._ledger.settle(number, generation)

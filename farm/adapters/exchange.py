@@ -24,11 +24,17 @@ from farm.adapters.stream import (
     not_a_stream,
     read_stream,
 )
-from farm.adapters.transport import CallFailed, Reply, Secret, Transport
+from farm.adapters.transport import (
+    MAX_REFUSAL_BYTES,
+    CallFailed,
+    Reply,
+    Secret,
+    Transport,
+    Whole,
+)
 from farm.core.generation import Failure, Generation
 from farm.core.reading import Reading, total_nll
 
-_MAX_ERROR_BYTES: Final = 64 * 1024
 # error objects inside a 200, by their code or type
 _BUSY_CODES: Final = ("rate_limit_exceeded", "rate_limit_error", "overloaded_error", "overloaded")
 _INVALID_CODES: Final = ("invalid_request_error", "context_length_exceeded", "content_too_large")
@@ -42,10 +48,15 @@ _KIND_OF_STATUS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """How an interface is spoken: a dialect for streams, one for answers in one piece."""
+    """How an interface is spoken: a dialect for streams, one for answers in one piece.
+
+    `ordinary` reads at once what `whole` would read of an answer with nothing odd about it, and
+    gives None for every other.
+    """
 
     streamed: Dialect
     whole: Callable[[Mapping[str, Any], Collector], None]
+    ordinary: Callable[[Mapping[str, Any]], Generation | None] = lambda value: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +81,32 @@ async def exchange(
     The key is taken out of everything the endpoint said.
     """
     try:
+        if not streamed:
+            return _exchanged(await transport.fetch(url, body), interface, key)
         async with transport.post(url, body) as reply:
             if not 200 <= reply.status < 300:
-                return _masked(await _refused(reply, key), key)
-            reading = await _read(reply, interface, streamed=streamed, key=key)
+                data = await _beginning(reply.reads)
+                return _masked(_refused(reply.status, reply.headers, data, key), key)
+            reading = await _read(reply, interface, key)
     except CallFailed as error:
-        reading = Reading(status="error", error=str(error))
-        failure = Failure(kind=error.kind, detail=str(error))
-        return _masked(Exchanged(reading=reading, failure=failure), key)
+        return _not_sent(error, key)
     return _masked(Exchanged(reading=reading, failure=_failure_of(reading)), key)
+
+
+async def generate(
+    transport: Transport, url: str, body: bytes, *, interface: Interface, key: Secret | None
+) -> Generation:
+    """Make one call whose answer comes in one piece; as `exchange`, without its timing."""
+    try:
+        whole = await transport.fetch(url, body)
+    except CallFailed as error:
+        return generation_of(_not_sent(error, key))
+    if whole.broken is None and whole.status == 200:
+        value = read_object(whole.data)
+        generation = None if value is None else interface.ordinary(value)
+        if generation is not None and not (key and _quotes(generation, key)):
+            return generation
+    return generation_of(_exchanged(whole, interface, key))
 
 
 def generation_of(exchanged: Exchanged) -> Generation:
@@ -114,36 +142,48 @@ def generation_of(exchanged: Exchanged) -> Generation:
     )
 
 
-async def _read(
-    reply: Reply, interface: Interface, *, streamed: bool, key: Secret | None
-) -> Reading:
-    if streamed and reply.content_type in STREAM_TYPES:
+async def _read(reply: Reply, interface: Interface, key: Secret | None) -> Reading:
+    """Read the answer to a request for a stream."""
+    if reply.content_type in STREAM_TYPES:
         return await read_stream(reply.reads, interface.streamed)
-    if streamed and reply.content_type != "application/json":
+    if reply.content_type != "application/json":
         seen = _bare(await _beginning(reply.reads), key)
         return Reading(status="not_sse", error=not_a_stream(reply.content_type, seen))
-    return await _read_whole(reply, interface, not_streamed=streamed, key=key)
+    reads, broken = list[Stamped](), None
+    try:
+        async for read in reply.reads:
+            reads.append(read)
+    except BrokenStream as error:
+        broken = error
+    at = reads[-1][0] if reads else 0.0
+    data = b"".join(data for _, data in reads)
+    whole = Whole(reply.status, reply.headers, data, at, len(reads), broken)
+    return _read_whole(whole, interface, key, not_streamed=True)
 
 
-async def _read_whole(
-    reply: Reply, interface: Interface, *, not_streamed: bool, key: Secret | None
+def _exchanged(whole: Whole, interface: Interface, key: Secret | None) -> Exchanged:
+    if not 200 <= whole.status < 300:
+        return _masked(_refused(whole.status, whole.headers, whole.data, key), key)
+    reading = _read_whole(whole, interface, key, not_streamed=False)
+    return _masked(Exchanged(reading=reading, failure=_failure_of(reading)), key)
+
+
+def _read_whole(
+    whole: Whole, interface: Interface, key: Secret | None, *, not_streamed: bool
 ) -> Reading:
     out = Collector()
-    parts: list[bytes] = []
-    try:
-        async for at, data in reply.reads:
-            out.at, out.read = at, out.read + 1
-            parts.append(data)
-    except BrokenStream as error:
-        out.at = error.at
-        if error.timed_out:
+    out.at, out.read = whole.at, whole.reads
+    if whole.broken is not None:
+        reason = str(whole.broken)
+        out.at = whole.broken.at
+        if whole.broken.timed_out:
             out.warn("timed_out")
-        if error.status != "truncated":
-            out.fail(error.status, str(error))
-        return out.reading(streamed=False, broken=str(error))
-    value = read_object(b"".join(parts))
+        if whole.broken.status != "truncated":
+            out.fail(whole.broken.status, reason)
+        return out.reading(streamed=False, broken=reason)
+    value = read_object(whole.data)
     if value is None:
-        seen = _bare(b"".join(parts), key)[:80]
+        seen = _bare(whole.data, key)[:80]
         out.fail("malformed", f"the answer is not a JSON object: {seen!r}")
     else:
         interface.whole(value, out)
@@ -152,23 +192,29 @@ async def _read_whole(
     return out.reading(streamed=False)
 
 
-async def _refused(reply: Reply, key: Secret | None) -> Exchanged:
-    """Read why; the body may be JSON, a page, or nothing."""
-    data = _bare(await _beginning(reply.reads), key)
+def _not_sent(error: CallFailed, key: Secret | None) -> Exchanged:
+    reading = Reading(status="error", error=str(error))
+    failure = Failure(kind=error.kind, detail=str(error))
+    return _masked(Exchanged(reading=reading, failure=failure), key)
+
+
+def _refused(status: int, headers: Mapping[str, str], body: bytes, key: Secret | None) -> Exchanged:
+    """Say why; the body may be JSON, a page, or nothing."""
+    data = _bare(body, key)
     value = read_object(data)
     message, code = bare_error_in(value) if value is not None else ("", "")
     if value is None and data:
         message = ascii(data[:200].decode("utf-8", "replace"))
-    if 300 <= reply.status < 400:
-        target = _bare(reply.headers.get("location", "").encode(), key).decode()[:200]
+    if 300 <= status < 400:
+        target = _bare(headers.get("location", "").encode(), key).decode()[:200]
         message = f"redirects to {target!r}, which is not followed: set base_url to it"
-    wait = retry_after(reply.headers, now=time.time())
+    wait = retry_after(headers, now=time.time())
     failure = Failure(
-        kind=kind_of_status(reply.status, code=code, told_to_wait=wait is not None),
-        detail=f"HTTP {reply.status}: {message[:300] or 'no reason given'}",
-        status=reply.status,
+        kind=kind_of_status(status, code=code, told_to_wait=wait is not None),
+        detail=f"HTTP {status}: {message[:300] or 'no reason given'}",
+        status=status,
         retry_after_s=wait,
-        retry=retry_word(reply.headers),
+        retry=retry_word(headers),
     )
     return Exchanged(
         reading=Reading(status="error", error=message, error_code=code), failure=failure
@@ -180,7 +226,7 @@ async def _beginning(reads: AsyncIterator[Stamped]) -> bytes:
     try:
         async for _, part in reads:
             data += part
-            if len(data) >= _MAX_ERROR_BYTES:
+            if len(data) >= MAX_REFUSAL_BYTES:
                 break
     except BrokenStream:
         return data  # what came is enough to say what it was
@@ -227,6 +273,12 @@ def _masked(exchanged: Exchanged, key: Secret | None) -> Exchanged:
     if failure is not None:
         failure = msgspec.structs.replace(failure, detail=key.masked(failure.detail))
     return Exchanged(reading=reading, failure=failure)
+
+
+def _quotes(generation: Generation, key: Secret) -> bool:
+    """Tell whether the key stands in what an ordinary answer said."""
+    said = (generation.text, generation.finish_reason, generation.model_version)
+    return any(text is not None and key.masked(text) != text for text in said)
 
 
 def _bare(data: bytes, key: Secret | None) -> bytes:

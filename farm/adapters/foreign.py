@@ -16,6 +16,7 @@ import orjson
 from farm.core.generation import Usage
 
 MAX_COUNT: Final = 2**53
+_PLAIN_USAGE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _EMPTY: Final[Mapping[str, Any]] = {}
 
 
@@ -114,6 +115,11 @@ def usage_in(value: Mapping[str, Any]) -> Usage | None:
     usage = object_in(value, "usage")
     if not usage:
         return None
+    if usage.keys() <= _PLAIN_USAGE:  # most servers tell no more, and most answers come here
+        return Usage(
+            prompt_tokens=count_in(usage, "prompt_tokens"),
+            completion_tokens=count_in(usage, "completion_tokens"),
+        )
     prompt = object_in(usage, "prompt_tokens_details") or object_in(usage, "input_tokens_details")
     completion = object_in(usage, "completion_tokens_details") or object_in(
         usage, "output_tokens_details"

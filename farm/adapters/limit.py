@@ -16,20 +16,19 @@ class AdaptiveLimit:
     def __init__(self, *, highest: int, adaptive: bool = True) -> None:
         self._highest = highest
         self._adaptive = adaptive
-        self._value = float(min(highest, 8) if adaptive else highest)
+        self._set(float(min(highest, 8) if adaptive else highest))
         self._doubling = True  # until the first cut
         self._cut_at = float("-inf")
 
-    @property
-    def value(self) -> int:
-        """How many calls may be in flight."""
-        return max(1, int(self._value))
+    def _set(self, value: float) -> None:
+        self._value = value
+        self.value = max(1, int(value))  # how many calls may be in flight
 
     def succeeded(self, *, saturated: bool) -> None:
         """Count a call that went well; only one made at full use says that more may be borne."""
         if self._adaptive and saturated and self._value < self._highest:
             step = 1.0 if self._doubling else 1.0 / self._value
-            self._value = min(float(self._highest), self._value + step)
+            self._set(min(float(self._highest), self._value + step))
 
     def overloaded(self, *, began: float, now: float) -> bool:
         """Cut after a call begun at `began` was refused for load; return whether it was."""
@@ -38,7 +37,7 @@ class AdaptiveLimit:
         self._doubling = False
         self._cut_at = now
         before = self.value
-        self._value = max(1.0, self._value * _CUT)
+        self._set(max(1.0, self._value * _CUT))
         return self.value < before
 
 

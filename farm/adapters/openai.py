@@ -11,13 +11,15 @@ from typing import Any, Final, Self
 
 from farm.adapters import chat
 from farm.adapters.body import encode_body
-from farm.adapters.exchange import Exchanged, Interface, exchange, generation_of
+from farm.adapters.exchange import Exchanged, Interface, exchange, generate, generation_of
 from farm.adapters.settings import OpenAISettings
 from farm.adapters.transport import Secret, Transport
 from farm.core.generation import Failure, Generation, Request
 from farm.core.task import TaskSpec
 
-_INTERFACE: Final = Interface(streamed=chat.read_event, whole=chat.read_whole)
+_INTERFACE: Final = Interface(
+    streamed=chat.read_event, whole=chat.read_whole, ordinary=chat.read_ordinary
+)
 _PATHS: Final = {"chat": "/chat/completions", "completions": "/completions"}
 _NO_DONE: Final = Failure(
     kind="cut",
@@ -99,7 +101,15 @@ class OpenAIEndpoint:
 
     async def send(self, request: Request) -> Generation:
         """Make one call; what goes wrong is a failure in the generation."""
-        return generation_of(await self.exchange(request.body))
+        if request.body.get("stream"):
+            return generation_of(await self.exchange(request.body))
+        return await generate(
+            self._transport,
+            self._url,
+            encode_body(request.body, model=self._name),
+            interface=_INTERFACE,
+            key=self._key,
+        )
 
     async def exchange(self, body: dict[str, Any]) -> Exchanged:
         """Make one call and give all that was read, with its timing."""

@@ -6,7 +6,7 @@ wrapped around it, does not.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
@@ -89,7 +89,13 @@ class Model(Protocol):
     def halt(self) -> None:
         """Let no further call out; those that are out may end. What waits raises `Halted`."""
 
-    async def ask(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Generation:
+    def call(self, prompt: str, task: TaskSpec, *, sample: int = 0) -> Call:
+        """Say what would be asked for one sample of a task; pure."""
+
+    async def look_ahead(self, calls: Sequence[Call]) -> None:
+        """Look up at once what will be answered soon; `answer` is then quicker, and the same."""
+
+    def answer(self, call: Call) -> Awaitable[Generation]:
         """Answer, from the cache or by as many calls as the limits allow.
 
         An answer is durable, where there is a cache, before it is returned. A call that failed
@@ -103,18 +109,21 @@ class AnswerCache(Protocol):
     async def find(self, digest: str) -> Generation | None:
         """Give the answer kept under a request's digest."""
 
+    async def find_many(self, digests: Sequence[str]) -> list[Generation | None]:
+        """Give for each of many digests what `find` gives, at the price of about one."""
+
     async def keep(self, digest: str, generation: Generation, *, model: str) -> Generation:
         """Make an answer durable; give the one that counts, the first that was kept."""
 
 
 class CallLedger(Protocol):
-    """Where calls are counted; see farm.store.costs. Only `written` waits."""
+    """Where calls are counted; see farm.store.costs. Nothing here waits."""
 
     def begin(self, request: Request, *, digest: str, attempt: int) -> int:
-        """Write down that a call is about to be made; attempts count from 1."""
+        """Write down that a call is about to be made; attempts count from 1.
 
-    async def written(self) -> None:
-        """Wait until every entry so far outlives this process."""
+        The entry outlives this process once this returns.
+        """
 
     def settle(self, call: int, generation: Generation | None) -> None:
         """Write down how it ended; None is a call that was given up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from farm.adapters.protocol import AnswerCache, Call, CallLedger, Pass
 from farm.core.generation import Generation
@@ -20,13 +21,34 @@ class Recall:
         self._send = send
         self._cache = cache
         self._ledger = ledger
-        self._asked: dict[str, asyncio.Event] = {}  # digest -> set when that call has ended
+        # of calls that are out: digest -> what is set when it ends, where somebody waits for it
+        self._asked: dict[str, asyncio.Event | None] = {}
+        self._sought: set[str] = set()  # digests that are being looked up ahead of their calls
+        self._ahead: dict[str, Generation | None] = {}  # what was found under them; for one call
+
+    async def look_ahead(self, calls: Sequence[Call]) -> None:
+        """Look many calls up at once; the next call for each of them does without.
+
+        An answer that another process keeps between the two is not seen, and bought again.
+        """
+        digests = [call.digest for call in calls]
+        self._sought.update(digests)
+        found = await self._cache.find_many(digests)
+        for digest, generation in zip(digests, found, strict=True):
+            # a call that ended meanwhile, and may have kept its answer, is sought no more
+            if generation is not None or digest in self._sought:
+                self._ahead[digest] = generation
+        self._sought.difference_update(digests)
 
     async def __call__(self, call: Call) -> Generation:
         """Give the kept answer, or call and keep what comes."""
-        generation = await self._cache.find(call.digest)
+        if call.digest in self._ahead:
+            generation = self._ahead.pop(call.digest)
+        else:
+            generation = await self._cache.find(call.digest)
         while generation is None and call.digest in self._asked:
-            await self._asked[call.digest].wait()
+            ended = self._asked[call.digest] = self._asked[call.digest] or asyncio.Event()
+            await ended.wait()
             generation = await self._cache.find(call.digest)
         if generation is None:
             generation = await self._ask(call)
@@ -35,12 +57,15 @@ class Recall:
         return generation
 
     async def _ask(self, call: Call) -> Generation:
-        ended = self._asked[call.digest] = asyncio.Event()
+        self._asked[call.digest] = None
         try:
             generation = await self._send(call)
             if generation.failure is not None:
                 return generation
             return await self._cache.keep(call.digest, generation, model=call.request.model_id)
         finally:
-            del self._asked[call.digest]
-            ended.set()
+            self._sought.discard(call.digest)
+            self._ahead.pop(call.digest, None)
+            ended = self._asked.pop(call.digest)
+            if ended is not None:
+                ended.set()

@@ -17,10 +17,12 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
+from farm.adapters.deadline import Deadline, Deadlines
 from farm.adapters.stream import BrokenStream, Stamped
 from farm.errors import SpecError
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+MAX_REFUSAL_BYTES: Final = 64 * 1024
 _READ_BUFFER: Final = 256 * 1024  # small buffers slow long streams down by an order
 _MASK: Final = "[key]"
 
@@ -72,12 +74,24 @@ class Reply(NamedTuple):
     reads: AsyncIterator[Stamped]
 
 
+class Whole(NamedTuple):
+    """A reply that was read to its end, or, with `broken`, as far as it came."""
+
+    status: int
+    headers: Mapping[str, str]  # matched without regard to case
+    data: bytes
+    at: float  # when the last of it came
+    reads: int
+    broken: BrokenStream | None
+
+
 class Transport:
     """Posts JSON to the paths below one base URL; open it with `async with`.
 
     `connections` bounds the sockets. A request is over after `timeout_s`; `idle_s` is the
     longest silence, `connect_s` the time for a connection. Bodies over `max_body_bytes` are
-    not read on. Stamps are monotonic seconds since the request was handed to the socket.
+    not read on, those of refusals over `MAX_REFUSAL_BYTES`. Stamps are monotonic seconds since
+    the request was handed to the socket.
 
     Servers close connections that we take for open, llama-server right after an answer. A
     request that met such a connection, and not one byte of a reply, is sent again on another.
@@ -98,6 +112,11 @@ class Transport:
         self._timeout = aiohttp.ClientTimeout(
             total=timeout_s, sock_connect=connect_s, sock_read=idle_s
         )
+        self._timeout_s = timeout_s
+        self._idle_s = idle_s
+        # of a reply that is fetched whole, nothing is seen before its head
+        self._heads = Deadlines(min(timeout_s, idle_s))
+        self._connecting = aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
         self._max_body_bytes = max_body_bytes
         self._session: aiohttp.ClientSession | None = None
 
@@ -126,10 +145,8 @@ class Transport:
 
         A break in mid-body shows as `BrokenStream` from `reads`.
         """
-        if self._session is None:
-            raise RuntimeError("the transport is used outside its `async with`")
         try:
-            began, response = await self._send(self._session, url, body)
+            began, response = await self._send(url, body, self._timeout)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise _call_failed(error) from error
         try:
@@ -146,16 +163,58 @@ class Transport:
             else:
                 response.close()
 
+    async def fetch(self, url: str, body: bytes) -> Whole:
+        """Send a JSON body and read the reply; raises `CallFailed` when none comes."""
+        try:
+            with Deadline(self._heads):
+                began, response = await self._send(url, body, self._connecting)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise _call_failed(error) from error
+        try:
+            return await self._read(response, began)
+        finally:
+            if not response.closed:  # as it is at the end of its body, with its connection free
+                response.close()
+
+    async def _read(self, response: aiohttp.ClientResponse, began: float) -> Whole:
+        """Read a body to its end, or to where it is too long, breaks off, or stops coming."""
+        ok = 200 <= response.status < 300
+        most = self._max_body_bytes if ok else MAX_REFUSAL_BYTES
+        content, parts, length = response.content, list[bytes](), 0
+        at, broken = 0.0, None
+        try:
+            while not content.at_eof() and length <= most:
+                if content.is_eof():  # nearly always: all of it came with the head
+                    parts.append(content.read_nowait())
+                else:
+                    parts.append(await self._wait_for_more(content, began))
+                at, length = time.perf_counter() - began, length + len(parts[-1])
+            if length > most:
+                reason = f"the answer is longer than {most} bytes"
+                broken = BrokenStream(reason, at=at, status="oversized")
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            broken = _broken(error, at=time.perf_counter() - began)
+        return Whole(response.status, response.headers, b"".join(parts), at, len(parts), broken)
+
+    async def _wait_for_more(self, content: aiohttp.StreamReader, began: float) -> bytes:
+        left = began + self._timeout_s - time.perf_counter()
+        async with asyncio.timeout(min(self._idle_s, left)):
+            return await content.readany()
+
     async def _send(
-        self, session: aiohttp.ClientSession, url: str, body: bytes
+        self, url: str, body: bytes, bounds: aiohttp.ClientTimeout
     ) -> tuple[float, aiohttp.ClientResponse]:
         """Send until the head of a reply is there; also give when that was begun."""
+        if self._session is None:
+            raise RuntimeError("the transport is used outside its `async with`")
         while True:
             fresh: list[int] = []
             _fresh.set(fresh)
             began = time.perf_counter()
             try:
-                response = await session.post(url, data=body, allow_redirects=False)
+                response = await self._session.post(
+                    url, data=body, allow_redirects=False, timeout=bounds
+                )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
                 # bounded: each turn uses up a connection that was open before
                 if fresh:
@@ -176,10 +235,7 @@ class Transport:
                     raise BrokenStream(reason, at=at, status="oversized")
                 yield at, data
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            at = time.perf_counter() - began
-            timed_out = isinstance(error, (TimeoutError, asyncio.TimeoutError))
-            reason = "nothing came in time" if timed_out else _reason(error)
-            raise BrokenStream(reason, at=at, timed_out=timed_out) from error
+            raise _broken(error, at=time.perf_counter() - began) from error
 
 
 # The sockets made for the request that is being sent. aiohttp's own tracing could tell as much,
@@ -192,6 +248,12 @@ def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     made = socket.socket(family, kind, protocol)
     _fresh.get().append(made.fileno())
     return made
+
+
+def _broken(error: Exception, *, at: float) -> BrokenStream:
+    timed_out = isinstance(error, TimeoutError)
+    reason = "nothing came in time" if timed_out else _reason(error)
+    return BrokenStream(reason, at=at, timed_out=timed_out)
 
 
 def _call_failed(error: Exception) -> CallFailed:

@@ -197,9 +197,14 @@ def storage_errors(path: str, *, passing: tuple[type[OSError], ...] = ()) -> Ite
     except passing:
         raise
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        kind = StorageFull if error.errno in _FULL else StorageError
-        raise kind(path=path, reason=reason.lower()) from error
+        raise storage_error(path, error) from error
+
+
+def storage_error(path: str, error: OSError) -> StorageError:
+    """Say in farm's errors what the operating system says of `path`."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    kind = StorageFull if error.errno in _FULL else StorageError
+    return kind(path=path, reason=reason.lower())
 
 
 def make_folders(path: str) -> list[str]:

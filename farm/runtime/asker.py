@@ -1,7 +1,7 @@
 """A worker that asks: trials of many shards at once, answers to receipts, receipts to the run.
 
-A shard is begun as soon as some model has room for more calls, so no endpoint waits for the slow
-trial of another shard. It is published when all its trials have a verdict. One with a call that
+Shards are begun ahead of some model's calls, so that no endpoint waits for the slow trial of
+another shard. It is published when all its trials have a verdict. One with a call that
 failed and may still be answered is given back, unless errors are to be accepted as they are.
 Which adapter a model has, and where answers are kept, is not this loop's business.
 """
@@ -9,12 +9,13 @@ Which adapter a model has, and where answers are kept, is not this loop's busine
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from farm.adapters.protocol import Model
+from farm.adapters.protocol import Call, Model
 from farm.core.event import Note
 from farm.core.generation import Generation
 from farm.core.message import (
@@ -41,6 +42,7 @@ from farm.store.protocol import Store
 _MOST_OPEN: Final = 4096  # trials in memory, whatever the models bear
 _PULSE_S: Final = 0.5
 _NOTES: Final = 50  # in one message
+_GATHER_S: Final = 0.05  # receipts that come within it are made durable together
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,13 +56,22 @@ class _Open:
     left: int
 
 
+class _Place(NamedTuple):
+    """A trial of a shard that was begun."""
+
+    shard: _Open
+    number: int
+    trial: Trial
+    call: Call
+
+
 class _Desk:
     """A model, and how far this process has come with it."""
 
     def __init__(self, model: Model, *, limit: int) -> None:
         self.model = model
-        self.open = 0  # trials that were begun and have no answer
-        self.gate = asyncio.Semaphore(limit)
+        self.waiting: deque[_Place] = deque()
+        self.askers = 0  # tasks that ask what is waiting, one trial after another
         self.done = 0
         self.scored = 0
         self.score = 0.0
@@ -68,9 +79,14 @@ class _Desk:
         self._limit = limit
 
     @property
-    def has_room(self) -> bool:
-        """Whether a trial would be asked at once."""
-        return self.open < self._limit
+    def has_seat(self) -> bool:
+        """Whether one more task may ask."""
+        return self.askers < self._limit
+
+    @property
+    def room(self) -> int:
+        """How many more should wait: answers come in groups, and so do the seats they free."""
+        return max(0, 2 * self._limit - self.askers - len(self.waiting))
 
     def count(self, verdict: Verdict) -> None:
         """Take note of a verdict."""
@@ -133,7 +149,7 @@ class Asker:
         self._notes: list[Note] = []
         self._moved = asyncio.Event()  # something changed that may let a shard begin or end
         self._input_ended = False
-        self._all_judged = False
+        self._all_judged = asyncio.Event()
         self._stopping = False
         self._stop = asyncio.Event()
 
@@ -145,7 +161,7 @@ class Asker:
             publishing = group.create_task(self._publish())
             async with asyncio.TaskGroup() as trials:
                 await self._feed(trials)
-            self._all_judged = True
+            self._all_judged.set()
             self._is_ready.set()
             await publishing
             reading.cancel()
@@ -188,7 +204,7 @@ class Asker:
         """Begin shards while some model has room; return when nothing is left to begin."""
         while not self._stopping:
             if self._queue and self._has_room():
-                self._begin(self._queue.popleft(), trials)
+                await self._begin(self._next(), trials)
             elif self._input_ended and not self._queue and not self._open_shards:
                 return
             else:
@@ -196,49 +212,80 @@ class Asker:
                 await self._moved.wait()
 
     def _has_room(self) -> bool:
-        return self._open_trials < _MOST_OPEN and any(
-            desk.has_room for desk in self._desks.values()
-        )
+        return self._open_trials < _MOST_OPEN and any(desk.room for desk in self._desks.values())
 
-    def _begin(self, assignment: Assignment, group: asyncio.TaskGroup) -> None:
+    def _next(self) -> list[Assignment]:
+        """Take as many shards as there is room for, at least one."""
+        room = sum(desk.room for desk in self._desks.values())
+        taken = [self._queue.popleft()]
+        while self._queue and sum(self._shards[one.shard].cases for one in taken) < room:
+            taken.append(self._queue.popleft())
+        return taken
+
+    async def _begin(self, assignments: Sequence[Assignment], group: asyncio.TaskGroup) -> None:
+        shards = [self._open(assignment) for assignment in assignments]
+        for name, desk in self._desks.items():
+            places = [
+                _Place(shard, number, trial, self._call(desk, trial))
+                for shard in shards
+                for number, trial in enumerate(shard.trials)
+                if trial.model == name
+            ]
+            await desk.model.look_ahead([place.call for place in places])
+            for place in places:
+                desk.waiting.append(place)
+                if desk.has_seat:
+                    desk.askers += 1
+                    group.create_task(self._ask_on(desk, group))
+
+    def _open(self, assignment: Assignment) -> _Open:
         shard = self._shards[assignment.shard]
         trials = trials_of(self._store.read_cases(shard), shard, self._tasks)
         self._say(Started(shard=assignment.shard, version=assignment.version))
         count = len(trials)
-        opened = _Open(
+        self._open_trials += count
+        self._open_shards += 1
+        return _Open(
             assignment=assignment,
             trials=trials,
             answers=[None] * count,
             verdicts=[None] * count,
             left=count,
         )
-        self._open_trials += count
-        self._open_shards += 1
-        for place, trial in enumerate(trials):
-            self._desks[trial.model].open += 1
-            group.create_task(self._work(opened, place, trial))
 
-    async def _work(self, shard: _Open, place: int, trial: Trial) -> None:
-        """Ask and judge one trial; after `stop` it may end without an answer."""
-        desk, task = self._desks[trial.model], self._tasks[trial.task]
+    def _call(self, desk: _Desk, trial: Trial) -> Call:
+        task = self._tasks[trial.task]
+        return desk.model.call(self._prompts[trial.task], task, sample=trial.sample)
+
+    async def _ask_on(self, desk: _Desk, group: asyncio.TaskGroup) -> None:
+        """Ask what waits at a desk, one trial after another; after `stop` nothing more."""
         try:
-            async with desk.gate:
-                if self._stopping:
-                    return
-                answer = await desk.model.ask(self._prompts[trial.task], task, sample=trial.sample)
+            while desk.waiting and not self._stopping:
+                place = desk.waiting.popleft()
+                if self._queue:
+                    self._moved.set()
+                answer = await desk.model.answer(place.call)
+                self._open_trials -= 1
+                if place.trial.task in self._programs:  # they take their time, and no seat
+                    group.create_task(self._run_program(desk, place, answer))
+                else:
+                    self._take(desk, place, answer, self._verdict(place.trial, answer))
         except Halted as error:
             self._halt(error)
-            return
         finally:
-            desk.open -= 1
-            self._open_trials -= 1
-            self._moved.set()
-        shard.answers[place] = answer
-        if trial.task in self._programs:  # a program takes its time, in a process of its own
-            verdict = await asyncio.to_thread(self._judge, trial.id, task, answer)
-        else:
-            verdict = self._judge(trial.id, task, answer)
-        shard.verdicts[place] = verdict
+            desk.askers -= 1
+
+    def _verdict(self, trial: Trial, answer: Generation) -> Verdict:
+        return self._judge(trial.id, self._tasks[trial.task], answer)
+
+    async def _run_program(self, desk: _Desk, place: _Place, answer: Generation) -> None:
+        verdict = await asyncio.to_thread(self._verdict, place.trial, answer)
+        self._take(desk, place, answer, verdict)
+
+    def _take(self, desk: _Desk, place: _Place, answer: Generation, verdict: Verdict) -> None:
+        shard = place.shard
+        shard.answers[place.number] = answer
+        shard.verdicts[place.number] = verdict
         desk.count(verdict)
         shard.left -= 1
         if not shard.left:
@@ -252,6 +299,7 @@ class Asker:
     def _end(self, shard: _Open) -> None:
         """Hand a shard whose trials are all answered to the publisher, or give it back."""
         self._open_shards -= 1
+        self._moved.set()
         assignment = shard.assignment
         answers = [answer for answer in shard.answers if answer is not None]
         again = [
@@ -274,14 +322,20 @@ class Asker:
         )
         self._ready.append((assignment, data, scored))
         self._is_ready.set()
-        self._moved.set()
 
     async def _publish(self) -> None:
         """Make receipts durable as they come; those that come meanwhile share the next sync."""
-        while self._ready or not self._all_judged:
+        while self._ready or not self._all_judged.is_set():
             await self._is_ready.wait()
             self._is_ready.clear()
+            await self._gather()
             await self._publish_ready()
+
+    async def _gather(self) -> None:
+        """Wait a little for more receipts, while more may come."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GATHER_S):
+                await self._all_judged.wait()
 
     async def _publish_ready(self) -> None:
         ready, self._ready = self._ready, []

@@ -40,16 +40,16 @@ class TrialJudge:
         forced = forced_outcome(answer) or ""
         if forced == ERROR:
             return CaseResult(id=id, correct=False, score=0.0, outcome=ERROR), None
-        if not scorer(task.metric_name).runs_programs:
-            return self._judge_of(task)(id, answer.text, task.targets, forced), None
-        return self._judge_program(id, task, answer, forced)
+        judge = self._judges.get((task.metric_name, task.post_process))
+        if judge is None:
+            if scorer(task.metric_name).runs_programs:
+                return self._judge_program(id, task, answer, forced)
+            judge = self._judge_of(task)
+        return judge(id, answer.text, task.targets, forced), None
 
     def _judge_of(self, task: TaskSpec) -> CaseJudge:
-        key = task.metric_name, task.post_process
-        judge = self._judges.get(key)
-        if judge is None:
-            judge = case_judge(scorer(task.metric_name), post_process_rule=task.post_process)
-            self._judges[key] = judge
+        judge = case_judge(scorer(task.metric_name), post_process_rule=task.post_process)
+        self._judges[task.metric_name, task.post_process] = judge
         return judge
 
     def _judge_program(self, id: str, task: TaskSpec, answer: Generation, forced: str) -> Verdict:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -38,8 +38,8 @@ CREATE TABLE IF NOT EXISTS generations (
 
 class _Keep(msgspec.Struct, frozen=True):
     digest: bytes
-    value: bytes
     model: str
+    value: bytes
 
 
 class GenerationCache:
@@ -65,11 +65,15 @@ class GenerationCache:
 
     async def find(self, digest: str) -> Generation | None:
         """Give the answer kept under a digest, None when there is none."""
-        return await self._finds.do(bytes.fromhex(digest))
+        return (await self.find_many([digest]))[0]
+
+    async def find_many(self, digests: Sequence[str]) -> list[Generation | None]:
+        """Give for each digest the answer kept under it, None when there is none."""
+        return await self._finds.do([bytes.fromhex(digest) for digest in digests])
 
     async def keep(self, digest: str, generation: Generation, *, model: str) -> Generation:
         """Make an answer durable; give the one that counts, which is the first ever kept."""
-        job = _Keep(bytes.fromhex(digest), encode_generation(generation), model)
+        job = _Keep(bytes.fromhex(digest), model, encode_generation(generation))
         earlier = await self._keeps.do(job)
         return generation if earlier is None else earlier
 
@@ -112,9 +116,13 @@ class GenerationCache:
                 self._writer.execute(f"PRAGMA user_version = {_VERSION}")
                 self._writer.execute(_SCHEMA)
 
-    def _find_all(self, digests: list[bytes]) -> list[Generation | None]:
+    def _find_all(self, jobs: list[list[bytes]]) -> list[list[Generation | None]]:
         with self._errors():
-            return [self._look_up(self._reader, digest) for digest in digests]
+            self._reader.execute("BEGIN")  # one look at what others wrote for all of them
+            try:
+                return [[self._look_up(self._reader, digest) for digest in job] for job in jobs]
+            finally:
+                self._reader.execute("COMMIT")
 
     def _look_up(self, connection: sqlite3.Connection, digest: bytes) -> Generation | None:
         row = connection.execute(
@@ -132,25 +140,27 @@ class GenerationCache:
             raise Corrupt(path=self.path, reason=reason) from error
 
     def _keep_all(self, jobs: list[_Keep]) -> list[Generation | None]:
-        """Write a group in one commit; give for each the answer that was there before."""
+        """Write a group in one commit; give the answers that count, None where all are new."""
         if self._poison:
             raise StorageError(path=self.path, reason=self._poison)
         with self._errors(writing=True):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
-                earlier = [self._keep_one(job) for job in jobs]
+                written = self._writer.executemany(
+                    "INSERT OR IGNORE INTO generations VALUES (?, ?, ?, ?)",
+                    [
+                        (job.digest, job.model, job.value, _checksum(job.digest, job.value))
+                        for job in jobs
+                    ],
+                ).rowcount
+                earlier: list[Generation | None] = [None] * len(jobs)
+                if written < len(jobs):
+                    earlier = [self._look_up(self._writer, job.digest) for job in jobs]
                 self._writer.execute("COMMIT")
             finally:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
         return earlier
-
-    def _keep_one(self, job: _Keep) -> Generation | None:
-        written = self._writer.execute(
-            "INSERT OR IGNORE INTO generations VALUES (?, ?, ?, ?)",
-            (job.digest, job.model, job.value, _checksum(job.digest, job.value)),
-        ).rowcount
-        return None if written else self._look_up(self._writer, job.digest)
 
     @contextlib.contextmanager
     def _errors(self, *, writing: bool = False) -> Iterator[None]:

@@ -1,15 +1,17 @@
 """The cost ledger of a run on disk: a file of entries that only grows, one JSON line each.
 
 An entry is handed to the kernel before the call it tells of is made, so a killed process leaves
-the calls it had in flight behind as begun and never ended. Under an event loop the entries of one
-turn share a write. Lines are synced by `sync` and
-`close`; a power cut can take what came after, and never an answer (farm.store.cache has those).
-Several processes may append at once. The sums are the business of farm.core.cost.
+the calls it had in flight behind as begun and never ended. What is told of calls that ended is
+written with the next that begins, at the latest at the end of the event loop's turn. Lines are
+synced by `sync` and `close`; a power cut can take what came after, and never an answer
+(farm.store.cache has those). Several processes may append at once. The sums are the business of
+farm.core.cost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import stat
@@ -30,7 +32,7 @@ from farm.core.cost import (
 )
 from farm.core.generation import Generation, Request
 from farm.errors import Corrupt, SpecError, StorageError
-from farm.files.atomic import full_sync, storage_errors, write_fully
+from farm.files.atomic import full_sync, storage_error, storage_errors, write_fully
 from farm.files.incarnation import current_incarnation, is_gone
 
 _DIGEST_LENGTH: Final = 16  # hex digits; enough to tell the requests of one run apart
@@ -56,8 +58,8 @@ class CostLedger:
         self._calls = 0
         self._models: dict[int, tuple[str, str]] = {}  # call -> model, digest; of calls out now
         self._unkept: set[str] = set()  # requests that were answered to this process
-        self._gathered: list[bytes] = []  # lines that are to be written at the end of this turn
-        self._turn: asyncio.Future[None] | None = None  # done when they are written
+        self._gathered: list[bytes] = []  # lines that are to be written by the end of this turn
+        self._turn_is_ending = False  # whether somebody will see to that
         self._broken = ""
         with storage_errors(path):
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -73,7 +75,8 @@ class CostLedger:
             incarnation=current_incarnation(),
             currency=prices.currency,
         )
-        self._append(opened, after=b"\n" if torn else b"")
+        self._gather(opened, after=b"\n" if torn else b"")
+        self._flush()
 
     @property
     def currency(self) -> str:
@@ -81,7 +84,10 @@ class CostLedger:
         return self._prices.currency
 
     def begin(self, request: Request, *, digest: str, attempt: int) -> int:
-        """Write down that a call is about to be made; attempts count from 1."""
+        """Write down that a call is about to be made; attempts count from 1.
+
+        The kernel has the entry, and all before it, when this returns.
+        """
         self._calls += 1
         self._models[self._calls] = request.model_id, digest
         begun = Begun(
@@ -91,7 +97,8 @@ class CostLedger:
             digest=digest[:_DIGEST_LENGTH],
             attempt=attempt,
         )
-        self._append(begun)
+        self._gather(begun)
+        self._flush()
         return self._calls
 
     def settle(self, call: int, generation: Generation | None) -> None:
@@ -122,11 +129,6 @@ class CostLedger:
             self._unkept.discard(short)
             self._append(Kept(digest=short))
 
-    async def written(self) -> None:
-        """Wait until every entry so far is with the kernel."""
-        if self._turn is not None:
-            await asyncio.shield(self._turn)
-
     def spent(self) -> Spent:
         """Sum up tokens and money, over all processes and resumes."""
         self._flush()
@@ -154,39 +156,38 @@ class CostLedger:
                 os.close(self._fd)
                 self._fd = -1
 
-    def _append(self, entry: Entry, *, after: bytes = b"") -> None:
+    def _append(self, entry: Entry) -> None:
+        """Write an entry by the end of this turn; without an event loop at once."""
+        self._gather(entry)
+        if self._turn_is_ending:
+            return
+        try:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        except RuntimeError:  # no loop: nobody to gather with
+            self._flush()
+        else:
+            self._turn_is_ending = True
+
+    def _gather(self, entry: Entry, *, after: bytes = b"") -> None:
         if self._broken:
             raise StorageError(path=self.path, reason=self._broken)
         self._gathered.append(after + _encoder.encode(entry) + b"\n")
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # no loop: nobody to gather with
-            self._flush()
-            return
-        if self._turn is None:
-            self._turn = loop.create_future()
-            loop.call_soon(self._end_turn, self._turn)
 
-    def _end_turn(self, turn: asyncio.Future[None]) -> None:
-        self._turn = None
-        try:
+    def _end_turn(self) -> None:
+        self._turn_is_ending = False
+        with contextlib.suppress(StorageError):  # nobody is here to be told: the next entry is
             self._flush()
-        except StorageError as error:
-            turn.set_exception(error)
-            turn.exception()  # whoever waits is told; when nobody does, the next entry is refused
-        else:
-            turn.set_result(None)
 
     def _flush(self) -> None:
         lines, self._gathered = b"".join(self._gathered), []
         if not lines:
             return
         try:
-            with storage_errors(self.path):
-                write_fully(self._fd, lines)
-        except StorageError as error:
-            self._broken = str(error)
-            raise
+            write_fully(self._fd, lines)
+        except OSError as error:
+            broken = storage_error(self.path, error)
+            self._broken = str(broken)
+            raise broken from error
 
     def _check_currency(self) -> None:
         before = self._entries.currency

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -292,7 +293,7 @@ def test_an_answer_in_one_piece_that_breaks_off_is_cut() -> None:
 
 
 def test_a_server_that_falls_silent_is_a_timeout() -> None:
-    """Silence before the head, and silence in mid-stream."""
+    """Silence before the head, and silence in mid-stream or in the middle of a whole answer."""
 
     async def mute(received: Received, wire: Wire) -> None:
         await asyncio.sleep(30)
@@ -302,8 +303,9 @@ def test_a_server_that_falls_silent_is_a_timeout() -> None:
         await wire.chunk(PAR)
         await asyncio.sleep(30)
 
-    for story in (asked(mute, stream=True, timeout_s=0.3), asked(stalls, stream=True, idle_s=0.3)):
-        generation, _ = run(story)
+    bounds: list[dict[str, Any]] = [{"timeout_s": 0.3}, {"idle_s": 0.3}]
+    for handler, bound, stream in product((mute, stalls), bounds, (True, False)):
+        generation, _ = run(asked(handler, stream=stream, **bound))
         assert generation.failure is not None
         assert generation.failure.kind == "timeout"
 
@@ -377,7 +379,7 @@ def test_an_endless_answer_is_given_up_at_the_bound() -> None:
         while not wire.closed:
             await wire.chunk(b"x" * 10_000)
 
-    async def story(content_type: str) -> Failure | None:
+    async def story(content_type: str, streamed: bool) -> Failure | None:
         transport = Transport(
             connections=1,
             headers={"x-type": content_type},
@@ -388,12 +390,13 @@ def test_an_endless_answer_is_given_up_at_the_bound() -> None:
         interface = Interface(streamed=chat.read_event, whole=chat.read_whole)
         async with Loopback(handle) as server, transport:
             done = await exchange(
-                transport, server.url, b"{}", interface=interface, streamed=True, key=None
+                transport, server.url, b"{}", interface=interface, streamed=streamed, key=None
             )
             return done.failure
 
-    for content_type in ("application/json", "text/event-stream"):
-        failure = run(story(content_type))
+    asked_for = [("application/json", True), ("text/event-stream", True), ("text/html", False)]
+    for content_type, streamed in asked_for:
+        failure = run(story(content_type, streamed))
         assert failure is not None
         assert failure.kind == "oversized"
         assert failure.final
