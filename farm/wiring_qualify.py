@@ -239,7 +239,7 @@ def open_endpoint(config: Config) -> Endpoint:
     """Give the server of a configuration, not opened yet; reads the key it names."""
     # here and not at the top: aiohttp loads for 100 ms, which a summary does not need
     from farm.adapters.measured import MeasuredEndpoint
-    from farm.adapters.transport import Secret
+    from farm.adapters.secret import Secret
 
     key = None
     if config.api_key_env:

@@ -12,6 +12,7 @@ _QUOTA_CODES: Final = frozenset({"insufficient_quota", "billing_hard_limit_reach
 _BUSY: Final = frozenset({408, 409, 425, 429, 529})
 _DENIED: Final = frozenset({401, 402, 403})
 _MISSING: Final = frozenset({404, 405, 410})
+_LONGEST_S: Final = 1e9  # what is longer is no wait
 
 
 def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
@@ -29,11 +30,12 @@ def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
         return seconds
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        wait = max(0.0, moment.timestamp() - now)
+    except (ValueError, OverflowError):  # a date beyond all calendars, or an offset is
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, moment.timestamp() - now)
+    return wait if wait < _LONGEST_S else None
 
 
 def retry_word(headers: Mapping[str, str]) -> bool | None:
@@ -59,4 +61,4 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if 0 <= value < 1e9 else None
+    return value if 0 <= value < _LONGEST_S else None

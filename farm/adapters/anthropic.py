@@ -8,8 +8,9 @@ from typing import Any, Final, Self
 from farm.adapters import messages
 from farm.adapters.body import encode_body
 from farm.adapters.exchange import Exchanged, Interface, exchange, generation_of
+from farm.adapters.secret import Secret
 from farm.adapters.settings import AnthropicSettings
-from farm.adapters.transport import Secret, Transport
+from farm.adapters.transport import Transport
 from farm.core.generation import Generation, Request
 from farm.core.task import TaskSpec
 

@@ -6,7 +6,6 @@ Two names for one thing are both read, never chosen by version: `reasoning_conte
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,10 +15,12 @@ from farm.adapters.foreign import (
     count_in,
     error_in,
     list_in,
+    number_in,
     object_in,
     read_object,
     text_in,
     usage_in,
+    written,
 )
 from farm.adapters.sse import SseEvent
 from farm.core.generation import Generation
@@ -27,6 +28,8 @@ from farm.core.generation import Generation
 _DONE: Final = b"[DONE]"
 # events that keep a connection open; other servers do that with comments
 _PINGS: Final = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
+
+_TEXT_PARTS: Final = frozenset({"text", "output_text", ""})
 
 
 def read_event(event: SseEvent, out: Collector) -> None:
@@ -39,7 +42,7 @@ def read_event(event: SseEvent, out: Collector) -> None:
         return
     value = read_object(data)
     if value is None:
-        out.fail("malformed", f"an event is not a JSON object: {data[:80]!r}")
+        out.unreadable("an event is not a JSON object", data)
         return
     out.event()
     if event.type == "error":
@@ -90,7 +93,7 @@ def read_ordinary(body: Mapping[str, Any]) -> Generation | None:
     return Generation(
         mend(text),
         usage=usage,
-        finish_reason=text_in(choice, "finish_reason") or None,
+        finish_reason=mend(text_in(choice, "finish_reason")) or None,
         model_version=_version_in(body),
     )
 
@@ -106,17 +109,16 @@ def _read_common(value: Mapping[str, Any], out: Collector) -> None:
         out.model_version = _version_in(value)
     timings = object_in(value, "timings")
     if timings and (count_in(timings, "predicted_n") or 0) >= 2:
-        rate = timings.get("predicted_per_second")
-        out.server_decode_tps = float(rate) if isinstance(rate, int | float) else None
+        out.server_decode_tps = number_in(timings, "predicted_per_second")
 
 
 def _version_in(value: Mapping[str, Any]) -> str | None:
     model, fingerprint = text_in(value, "model"), text_in(value, "system_fingerprint")
-    return f"{model} {fingerprint}" if model and fingerprint else model or None
+    return mend(f"{model} {fingerprint}" if model and fingerprint else model) or None
 
 
 def _read_choice(choice: Mapping[str, Any], said: Mapping[str, Any], out: Collector) -> None:
-    text = text_in(said, "content") or text_in(choice, "text")
+    text = text_in(said, "content") or _parts_in(said) or text_in(choice, "text")
     refusal = text_in(said, "refusal")
     tool = [_read_tool(call, out) for call in list_in(said, "tool_calls")]
     out.payload(
@@ -133,6 +135,12 @@ def _read_choice(choice: Mapping[str, Any], said: Mapping[str, Any], out: Collec
         out.finish_reason = "refusal"
 
 
+def _parts_in(said: Mapping[str, Any]) -> str:
+    """Give the text of a content that is a list of parts."""
+    parts = (part for part in list_in(said, "content") if isinstance(part, dict))
+    return "".join(text_in(part, "text") for part in parts if text_in(part, "type") in _TEXT_PARTS)
+
+
 def _read_tool(call: object, out: Collector) -> bool:
     if not isinstance(call, dict):
         return False
@@ -141,7 +149,7 @@ def _read_tool(call: object, out: Collector) -> bool:
     if isinstance(function.get("arguments"), dict):
         # some servers give the object itself where the interface says its JSON as a text
         out.warn("tool_arguments_an_object")
-        arguments = json.dumps(function["arguments"])
+        arguments = written(function["arguments"])
     return out.tool(
         key=call.get("index"),
         id=text_in(call, "id"),

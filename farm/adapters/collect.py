@@ -12,21 +12,27 @@ from typing import Final
 
 import orjson
 
+from farm.adapters.foreign import is_number
+from farm.adapters.secret import Secret, quoted, shown
 from farm.core.generation import ToolCall, Usage
 from farm.core.reading import Reading, Timing
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _MAX_DETAIL: Final = 500
+_MAX_CODE: Final = 100
+_SHOWN_BYTES: Final = 80
 
 
 class Collector:
     """Gathers one answer.
 
     `at` and `read` are the stamp and the number of the socket read that is being looked at; the
-    reader moves them. Every other field is for dialects, through the methods.
+    reader moves them. Every other field is for dialects, through the methods. What is kept of
+    errors is without the key.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, key: Secret | None = None) -> None:
+        self._key = key
         self.at = 0.0
         self.read = 0
         self.done = False  # the interface's own end was seen: [DONE], message_stop, ...
@@ -82,6 +88,7 @@ class Collector:
         it are whole and nothing has an id. A new id alone starts none: some servers make one for
         every piece. A name that comes again whole is one name.
         """
+        key = key if isinstance(key, int | str) else None  # a name to tell calls apart by
         known = next((tool for tool in reversed(self._tools) if tool.key == key), None)
         if known is None or known.is_over(id=id, name=name, arguments=arguments):
             if known is not None and key is not None:
@@ -96,6 +103,7 @@ class Collector:
 
     def tool_whole(self, *, key: object, name: str, arguments: str) -> bool:
         """Fill in what no piece has told of a call; return whether that was anything."""
+        key = key if isinstance(key, int | str) else None
         known = next((tool for tool in self._tools if tool.key == key), None)
         return self.tool(
             key=key,
@@ -109,7 +117,7 @@ class Collector:
         if self._logprobs is None:
             self._logprobs = []
         for value in values:
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if is_number(value):
                 self._logprobs.append(float(value))
             else:
                 self._logprobs_broken = True
@@ -122,7 +130,15 @@ class Collector:
     def fail(self, status: str, message: str, *, code: str = "") -> None:
         """End the answer with an error; the first one stands."""
         if self.failed is None:
-            self.failed = (status, mend(message)[:_MAX_DETAIL], code)
+            self.failed = (
+                status,
+                self._shown(message),
+                shown(mend(code), self._key, most=_MAX_CODE),
+            )
+
+    def unreadable(self, fact: str, data: bytes) -> None:
+        """End the answer with what cannot be read, and show how it begins."""
+        self.fail("malformed", f"{fact}: {quoted(data, self._key, most=_SHOWN_BYTES)}")
 
     def reading(self, *, streamed: bool, broken: str = "") -> Reading:
         """Give the whole; `broken` says how the connection failed, "" for a clean end."""
@@ -144,9 +160,9 @@ class Collector:
             tool_calls=tools,
             error=message,
             error_code=code,
-            finish_reason=self.finish_reason,
+            finish_reason=self.finish_reason and mend(self.finish_reason),
             usage=self.usage,
-            model_version=self.model_version,
+            model_version=self.model_version and mend(self.model_version),
             logprobs=None
             if self._logprobs is None or self._logprobs_broken
             else tuple(self._logprobs),
@@ -160,12 +176,15 @@ class Collector:
         if self.failed is not None:
             return self.failed
         if broken and not self.done:
-            return "truncated", broken, ""
+            return "truncated", self._shown(broken), ""
         if not self.done and self.finish_reason is None:
             return "truncated", "the stream ended before the answer did", ""
         if text or tools:
             return "ok", "", ""
         return ("no_visible_output" if reasoning else "empty"), "", ""
+
+    def _shown(self, message: str) -> str:
+        return shown(mend(message), self._key, most=_MAX_DETAIL)
 
     def _timing(self) -> Timing:
         return Timing(

@@ -6,6 +6,7 @@ HTML means is the same for all of them, and stands here.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from farm.adapters.advice import kind_of_status, retry_after, retry_word
-from farm.adapters.collect import Collector
+from farm.adapters.collect import Collector, mend
 from farm.adapters.foreign import bare_error_in, read_object
+from farm.adapters.secret import Secret, quoted, shown
 from farm.adapters.stream import (
     STREAM_TYPES,
     BrokenStream,
@@ -28,7 +30,6 @@ from farm.adapters.transport import (
     MAX_REFUSAL_BYTES,
     CallFailed,
     Reply,
-    Secret,
     Transport,
     Whole,
 )
@@ -39,6 +40,8 @@ from farm.core.reading import Reading, total_nll
 _BUSY_CODES: Final = ("rate_limit_exceeded", "rate_limit_error", "overloaded_error", "overloaded")
 _INVALID_CODES: Final = ("invalid_request_error", "context_length_exceeded", "content_too_large")
 _SAID: Final = ("text", "reasoning", "finish_reason", "model_version", "error", "error_code")
+_STATUS: Final = re.compile("[345][0-9][0-9]")
+_MAX_DETAIL: Final = 300
 _KIND_OF_STATUS: Final = {
     "malformed": "malformed",
     "not_sse": "malformed",
@@ -145,10 +148,10 @@ def generation_of(exchanged: Exchanged) -> Generation:
 async def _read(reply: Reply, interface: Interface, key: Secret | None) -> Reading:
     """Read the answer to a request for a stream."""
     if reply.content_type in STREAM_TYPES:
-        return await read_stream(reply.reads, interface.streamed)
+        return await read_stream(reply.reads, interface.streamed, key=key)
     if reply.content_type != "application/json":
-        seen = _bare(await _beginning(reply.reads), key)
-        return Reading(status="not_sse", error=not_a_stream(reply.content_type, seen))
+        seen = await _beginning(reply.reads)
+        return Reading(status="not_sse", error=not_a_stream(reply.content_type, seen, key=key))
     reads, broken = list[Stamped](), None
     try:
         async for read in reply.reads:
@@ -171,7 +174,7 @@ def _exchanged(whole: Whole, interface: Interface, key: Secret | None) -> Exchan
 def _read_whole(
     whole: Whole, interface: Interface, key: Secret | None, *, not_streamed: bool
 ) -> Reading:
-    out = Collector()
+    out = Collector(key=key)
     out.at, out.read = whole.at, whole.reads
     if whole.broken is not None:
         reason = str(whole.broken)
@@ -183,8 +186,7 @@ def _read_whole(
         return out.reading(streamed=False, broken=reason)
     value = read_object(whole.data)
     if value is None:
-        seen = _bare(whole.data, key)[:80]
-        out.fail("malformed", f"the answer is not a JSON object: {seen!r}")
+        out.unreadable("the answer is not a JSON object", whole.data)
     else:
         interface.whole(value, out)
     if not_streamed:
@@ -193,25 +195,25 @@ def _read_whole(
 
 
 def _not_sent(error: CallFailed, key: Secret | None) -> Exchanged:
-    reading = Reading(status="error", error=str(error))
-    failure = Failure(kind=error.kind, detail=str(error))
-    return _masked(Exchanged(reading=reading, failure=failure), key)
+    detail = shown(mend(str(error)), key, most=_MAX_DETAIL)
+    reading = Reading(status="error", error=detail)
+    return Exchanged(reading=reading, failure=Failure(kind=error.kind, detail=detail))
 
 
 def _refused(status: int, headers: Mapping[str, str], body: bytes, key: Secret | None) -> Exchanged:
     """Say why; the body may be JSON, a page, or nothing."""
-    data = _bare(body, key)
-    value = read_object(data)
+    value = read_object(body)
     message, code = bare_error_in(value) if value is not None else ("", "")
-    if value is None and data:
-        message = ascii(data[:200].decode("utf-8", "replace"))
+    message, code = (shown(mend(text), key, most=_MAX_DETAIL) for text in (message, code))
+    if value is None and body:
+        message = quoted(body, key, most=200)
     if 300 <= status < 400:
-        target = _bare(headers.get("location", "").encode(), key).decode()[:200]
+        target = shown(mend(headers.get("location", "")), key, most=200)
         message = f"redirects to {target!r}, which is not followed: set base_url to it"
     wait = retry_after(headers, now=time.time())
     failure = Failure(
         kind=kind_of_status(status, code=code, told_to_wait=wait is not None),
-        detail=f"HTTP {status}: {message[:300] or 'no reason given'}",
+        detail=f"HTTP {status}: {message or 'no reason given'}",
         status=status,
         retry_after_s=wait,
         retry=retry_word(headers),
@@ -246,7 +248,7 @@ def _failure_of(reading: Reading) -> Failure | None:
 
 def _kind_of_code(code: str) -> str:
     """Say what an error object inside a 200 is; its code may be a word or a status."""
-    if code.isdigit() and 300 <= int(code) < 600:
+    if _STATUS.fullmatch(code):
         return kind_of_status(int(code))
     if code in _BUSY_CODES:
         return "busy"
@@ -279,8 +281,3 @@ def _quotes(generation: Generation, key: Secret) -> bool:
     """Tell whether the key stands in what an ordinary answer said."""
     said = (generation.text, generation.finish_reason, generation.model_version)
     return any(text is not None and key.masked(text) != text for text in said)
-
-
-def _bare(data: bytes, key: Secret | None) -> bytes:
-    """Take the key out of bytes of which a part is shown: a part of a key is hidden by nothing."""
-    return data if key is None else key.masked_bytes(data)

@@ -8,8 +8,9 @@ that sends a number where a text belongs must not end a run. Objects are asked w
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import orjson
 
@@ -68,6 +69,27 @@ def count_in(value: Mapping[str, Any], *names: str) -> int | None:
     return None
 
 
+def number_in(value: Mapping[str, Any], name: str) -> float | None:
+    """Give the finite number under a name, None when there is none."""
+    found = value.get(name)
+    return float(found) if is_number(found) and math.isfinite(found) else None
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Tell whether a value is a number that a float can hold; true and false are none."""
+    if isinstance(value, float):
+        return True
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_COUNT
+
+
+def written(value: Mapping[str, Any]) -> str:
+    """Write an object that should have come as its JSON; "" for one too deep to be written."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return ""
+
+
 def storable(value: object) -> Any:  # noqa: ANN401  JSON in, JSON out
     """Give a value that any encoder takes: surrogates replaced, integers of any size as floats.
 
@@ -93,8 +115,8 @@ def error_in(value: Mapping[str, Any]) -> tuple[str, str] | None:
     """
     error = value if value.get("object") == "error" else value.get("error")
     if isinstance(error, dict):
-        code = error.get("code") or error.get("type") or ""
-        return text_in(error, "message", "type", "code") or "an error without a message", str(code)
+        message = text_in(error, "message", "type", "code") or "an error without a message"
+        return message, _code_in(error)
     if isinstance(error, str) and error:
         return error, ""
     return None
@@ -105,9 +127,16 @@ def bare_error_in(value: Mapping[str, Any]) -> tuple[str, str]:
     found = error_in(value)
     if found is not None:
         return found
-    code = value.get("code") or value.get("type") or ""
     message = text_in(value, "message", "detail", "error_description")
-    return message or "an error without a message", str(code)
+    return message or "an error without a message", _code_in(value)
+
+
+def _code_in(error: Mapping[str, Any]) -> str:
+    """Give the code of an error, or else its type: a word or a number."""
+    code = error.get("code") or error.get("type")
+    if isinstance(code, int) and not isinstance(code, bool):
+        return str(code) if abs(code) <= MAX_COUNT else ""
+    return code if isinstance(code, str) else ""
 
 
 def usage_in(value: Mapping[str, Any]) -> Usage | None:

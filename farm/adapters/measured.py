@@ -17,8 +17,9 @@ import msgspec
 import orjson
 
 from farm.adapters import chat, responses
-from farm.adapters.collect import Collector
+from farm.adapters.collect import Collector, mend
 from farm.adapters.foreign import bare_error_in, list_in, object_in, read_object, storable, text_in
+from farm.adapters.secret import Secret, quoted, shown
 from farm.adapters.sse import SseEvent
 from farm.adapters.stream import (
     STREAM_TYPES,
@@ -28,7 +29,6 @@ from farm.adapters.stream import (
     not_a_stream,
     read_stream,
 )
-from farm.adapters.transport import Secret
 from farm.core.reading import Reading, Timing
 from farm.core.served import ControlReply, Served
 
@@ -114,7 +114,7 @@ class MeasuredEndpoint:
             elapsed = time.perf_counter() - (clock.began or clock.asked)
             reading = Reading(
                 status="error",
-                error=_reason(error),
+                error=shown(_reason(error), self._key, most=300),
                 error_code="timeout" if isinstance(error, TimeoutError) else "connection",
                 timing=Timing(elapsed_s=elapsed),
             )
@@ -135,12 +135,13 @@ class MeasuredEndpoint:
             ) as response:
                 raw = await _bounded(response, MAX_CONTROL_BYTES)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            return ControlReply(status=0, text=self._mask(_reason(error)))
+            return ControlReply(status=0, text=shown(_reason(error), self._key, most=300))
         try:
             return ControlReply(status=response.status, body=orjson.loads(raw))
         except orjson.JSONDecodeError:
             return ControlReply(
-                status=response.status, text=self._mask(raw[:300].decode("utf-8", "replace"))
+                status=response.status,
+                text=shown(raw.decode("utf-8", "replace"), self._key, most=300),
             )
 
     @property
@@ -155,11 +156,11 @@ class MeasuredEndpoint:
         connect_s = _connect_s(clock)
         began = clock.began or clock.asked
         if not 200 <= response.status < 300:
-            return await _refused(response, connect_s, began)
+            return await _refused(response, connect_s, began, self._key)
         if response.content_type not in STREAM_TYPES:
-            return await _not_a_stream(response, protocol, connect_s, began)
+            return await _not_a_stream(response, protocol, connect_s, began, self._key)
         kept = _Kept(_DIALECTS[protocol])
-        reading = await read_stream(_reads(response, began), kept.take)
+        reading = await read_stream(_reads(response, began), kept.take, key=self._key)
         return Served(
             reading=reading,
             usage=kept.usage,
@@ -170,9 +171,6 @@ class MeasuredEndpoint:
             http_status=response.status,
             connect_s=connect_s,
         )
-
-    def _mask(self, text: str) -> str:
-        return text if self._key is None else self._key.masked(text)
 
     def _masked(self, served: Served) -> Served:
         """Take the key out of what the server said: some quote it back."""
@@ -261,26 +259,30 @@ async def _reads(response: aiohttp.ClientResponse, began: float) -> AsyncIterato
 
 
 async def _refused(
-    response: aiohttp.ClientResponse, connect_s: float | None, began: float
+    response: aiohttp.ClientResponse, connect_s: float | None, began: float, key: Secret | None
 ) -> Served:
     data = await _bounded(response, _ERROR_BYTES)
     value = read_object(data)
     message, code = bare_error_in(value) if value is not None else ("", "")
     if 300 <= response.status < 400:
-        target = response.headers.get("location", "")[:200]
+        target = shown(mend(response.headers.get("location", "")), key, most=200)
         message = f"redirects to {target!r}, which is not followed: set url to it"
-    message = message or ascii(data[:200].decode("utf-8", "replace"))
+    message = message or quoted(data, key, most=200)
     reading = Reading(
         status="error",
-        error=message[:500],
-        error_code=code or str(response.status),
+        error=shown(mend(message), key, most=500),
+        error_code=shown(mend(code), key, most=100) or str(response.status),
         timing=Timing(elapsed_s=time.perf_counter() - began),
     )
     return Served(reading=reading, http_status=response.status, connect_s=connect_s)
 
 
 async def _not_a_stream(
-    response: aiohttp.ClientResponse, protocol: str, connect_s: float | None, began: float
+    response: aiohttp.ClientResponse,
+    protocol: str,
+    connect_s: float | None,
+    began: float,
+    key: Secret | None,
 ) -> Served:
     """Judge what came where a stream was asked for.
 
@@ -292,12 +294,12 @@ async def _not_a_stream(
     usage: Mapping[str, Any] | None = None
     reading = Reading(status="not_sse")
     if value is not None and protocol == "chat_completions":
-        out = Collector()
+        out = Collector(key=key)
         chat.read_whole(value, out)
         reading = out.reading(streamed=False)
         usage = storable(object_in(value, "usage")) or None
     if reading.status in _ANSWERED or value is None or reading.status == "malformed":
-        message = not_a_stream(response.content_type, data)
+        message = not_a_stream(response.content_type, data, key=key)
         reading = msgspec.structs.replace(reading, status="not_sse", error=message)
     timing = Timing(elapsed_s=time.perf_counter() - began)
     return Served(
@@ -320,8 +322,8 @@ async def _bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Say what a foreign error says, in one line and bounded."""
+    """Say what a foreign error says, in one line; whoever shows it masks it, and cuts it."""
     if isinstance(error, TimeoutError):
         return "nothing came in time"
     text = str(error) or type(error).__name__
-    return " ".join(text.split())[:300]
+    return " ".join(text.split())

@@ -18,6 +18,7 @@ from farm.adapters.foreign import (
     object_in,
     read_object,
     text_in,
+    written,
 )
 from farm.adapters.sse import SseEvent
 from farm.core.generation import Usage
@@ -38,7 +39,7 @@ def read_event(event: SseEvent, out: Collector) -> None:
         return
     value = read_object(data)
     if value is None:
-        out.fail("malformed", f"an event is not a JSON object: {data[:80]!r}")
+        out.unreadable("an event is not a JSON object", data)
         return
     kind = text_in(value, "type") or event.type
     if kind == "ping":
@@ -89,7 +90,7 @@ def _read_block(index: object, block: Mapping[str, Any], out: Collector) -> None
             key=index,
             id=text_in(block, "id"),
             name=text_in(block, "name"),
-            arguments=_written(whole) if isinstance(whole, dict) and whole else "",
+            arguments=written(whole) if isinstance(whole, dict) and whole else "",
         )
     out.payload(text=text_in(block, "text"), reasoning=text_in(block, "thinking"), tool=tool)
 
@@ -121,9 +122,3 @@ def _add_usage(usage: Mapping[str, Any], out: Collector) -> None:
         completion_tokens=before.completion_tokens if completion is None else completion,
         cached_tokens=before.cached_tokens if cached is None else cached,
     )
-
-
-def _written(value: Mapping[str, Any]) -> str:
-    import json  # only an answer with a whole tool call in it needs the slower writer
-
-    return json.dumps(value, ensure_ascii=False)

@@ -12,8 +12,9 @@ from typing import Any, Final, Self
 from farm.adapters import chat
 from farm.adapters.body import encode_body
 from farm.adapters.exchange import Exchanged, Interface, exchange, generate, generation_of
+from farm.adapters.secret import Secret
 from farm.adapters.settings import OpenAISettings
-from farm.adapters.transport import Secret, Transport
+from farm.adapters.transport import Transport
 from farm.core.generation import Failure, Generation, Request
 from farm.core.task import TaskSpec
 

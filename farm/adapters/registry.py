@@ -75,7 +75,7 @@ def make_endpoint(name: str, settings: Common, *, environment: Mapping[str, str]
 
 
 def _http_endpoint(name: str, settings: HttpSettings, environment: Mapping[str, str]) -> Endpoint:
-    from farm.adapters.transport import Secret
+    from farm.adapters.secret import Secret
 
     key = None
     if settings.key_env:

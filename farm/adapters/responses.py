@@ -17,7 +17,7 @@ def read_event(event: SseEvent, out: Collector) -> None:
         return
     value = read_object(data)
     if value is None:
-        out.fail("malformed", f"an event is not a JSON object: {data[:80]!r}")
+        out.unreadable("an event is not a JSON object", data)
         return
     out.event()
     kind = text_in(value, "type") or event.type

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from farm.adapters.collect import Collector
+from farm.adapters.secret import Secret, quoted
 from farm.adapters.sse import EventSplitter, EventTooLong, SseEvent
 from farm.core.reading import Reading
 
@@ -37,21 +38,26 @@ class BrokenStream(Exception):
         super().__init__(reason)
 
 
-def not_a_stream(content_type: str, data: bytes) -> str:
+def not_a_stream(content_type: str, data: bytes, *, key: Secret | None) -> str:
     """Say what came where a stream was asked for."""
-    return f"a stream was asked for, {content_type!r} came: {data[:_SHOWN_BYTES]!r}"
+    seen = quoted(data, key, most=_SHOWN_BYTES)
+    return f"a stream was asked for, {content_type!r} came: {seen}"
 
 
 async def read_stream(
-    reads: AsyncIterator[Stamped], dialect: Dialect, *, max_event_bytes: int = MAX_EVENT_BYTES
+    reads: AsyncIterator[Stamped],
+    dialect: Dialect,
+    *,
+    key: Secret | None = None,
+    max_event_bytes: int = MAX_EVENT_BYTES,
 ) -> Reading:
     """Read until the answer ends, the stream does, or the source raises `BrokenStream`.
 
     What comes after the answer's end is passed over, with a warning, and does not move
-    `elapsed_s`. Bytes
-    that the end of the stream left without a blank line still count, with a warning.
+    `elapsed_s`. Bytes that the end of the stream left without a blank line still count, with a
+    warning. What is said of errors is without the `key`.
     """
-    out = Collector()
+    out = Collector(key=key)
     splitter = EventSplitter(max_event_bytes=max_event_bytes)
     broken = ""
     try:
@@ -74,7 +80,7 @@ async def read_stream(
         last = splitter.close()
         if last is not None:
             # a call that was cut in mid-event shows here as JSON that ends too early
-            tail = Collector()
+            tail = Collector(key=key)
             dialect(last, tail)
             if tail.failed is None or tail.failed[0] == "error":
                 out.warn("unterminated_final_event")

@@ -1,4 +1,4 @@
-"""One way to an HTTP endpoint: connections, deadlines, bounds, and a key that nobody sees.
+"""One way to an HTTP endpoint: connections, deadlines, and bounds.
 
 Speaks HTTP and knows no interface: it gives the status, the headers and the stamped reads of a
 body. Redirects are never followed, so a key cannot be led elsewhere. Proxies and credentials of
@@ -19,42 +19,10 @@ import aiohttp
 
 from farm.adapters.deadline import Deadline, Deadlines
 from farm.adapters.stream import BrokenStream, Stamped
-from farm.errors import SpecError
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 MAX_REFUSAL_BYTES: Final = 64 * 1024
 _READ_BUFFER: Final = 256 * 1024  # small buffers slow long streams down by an order
-_MASK: Final = "[key]"
-
-
-class Secret:
-    """A key: usable, never shown. Compares and prints as nothing."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str, *, name: str) -> None:
-        """Take the key that stands in the variable `name`; raises SpecError for an unusable one."""
-        bare = text.strip()
-        if not bare or not bare.isascii() or not bare.isprintable() or " " in bare:
-            raise SpecError(
-                f"the key in {name} is empty or holds characters no header can carry: set it again"
-            )
-        self._text = bare
-
-    def __repr__(self) -> str:
-        return "Secret(...)"
-
-    def reveal(self) -> str:
-        """Give the key, for the header it is sent in."""
-        return self._text
-
-    def masked(self, text: str) -> str:
-        """Take the key out of a text: endpoints quote it back."""
-        return text.replace(self._text, _MASK)
-
-    def masked_bytes(self, data: bytes) -> bytes:
-        """Take the key out of bytes."""
-        return data.replace(self._text.encode(), _MASK.encode())
 
 
 class CallFailed(Exception):
@@ -271,6 +239,6 @@ def _call_failed(error: Exception) -> CallFailed:
 
 
 def _reason(error: Exception) -> str:
-    """Say what a foreign error says, in one line and bounded."""
+    """Say what a foreign error says, in one line; whoever shows it masks it, and cuts it."""
     text = str(error) or type(error).__name__
-    return " ".join(text.split())[:300]
+    return " ".join(text.split())

@@ -116,8 +116,12 @@ def decode_rate_bounds(reading: Reading) -> tuple[float, float] | None:
 def total_nll(logprobs: Sequence[float]) -> float | None:
     """Return the sum of negative log-likelihoods, None when a value is no log-probability.
 
-    A value above zero by no more than rounding counts as zero.
+    A value above zero by no more than rounding counts as zero. A sum that is not finite is none:
+    nothing that is written down could tell it.
     """
-    if any(not value <= 1e-4 for value in logprobs):
+    if any(not -math.inf < value <= 1e-4 for value in logprobs):
         return None
-    return math.fsum(max(0.0, -value) for value in logprobs)
+    try:
+        return math.fsum(max(0.0, -value) for value in logprobs)
+    except OverflowError:
+        return None

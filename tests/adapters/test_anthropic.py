@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from farm.adapters.anthropic import AnthropicEndpoint
+from farm.adapters.secret import Secret
 from farm.adapters.settings import AnthropicSettings
-from farm.adapters.transport import Secret
 from farm.core.generation import Generation, ToolCall, Usage
 from tests.adapters.asking import task
 from tests.adapters.loopback import Handler, Loopback, Received, Wire, run

@@ -15,8 +15,8 @@ import pytest
 
 from farm.adapters import chat, responses
 from farm.adapters.measured import MeasuredEndpoint, _Kept
+from farm.adapters.secret import Secret
 from farm.adapters.stream import BrokenStream, Stamped, read_stream
-from farm.adapters.transport import Secret
 from farm.core.served import Served
 from farm.qualify.metrics import Measured, measure
 from tests.vectors.load import known

@@ -13,7 +13,8 @@ import pytest
 from farm.adapters import chat
 from farm.adapters.exchange import Interface, exchange
 from farm.adapters.openai import OpenAIEndpoint
-from farm.adapters.transport import Secret, Transport
+from farm.adapters.secret import Secret
+from farm.adapters.transport import Transport
 from farm.core.generation import Failure, Generation, Request, Usage
 from farm.errors import SpecError
 from tests.adapters.asking import openai_settings, task

@@ -1,0 +1,69 @@
+"""A key does not show, whole or in pieces, in anything that an endpoint's words become."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farm.adapters.openai import OpenAIEndpoint
+from farm.adapters.secret import Secret, quoted, shown
+from farm.core.generation import Generation, encode_generation
+from tests.adapters.asking import openai_settings, task
+from tests.adapters.loopback import Handler, Loopback, Received, Wire, run
+
+KEY = "sk-a/b-0123456789abcdefghij"
+PIECES = [KEY[at : at + 8] for at in range(len(KEY) - 7)]
+ESCAPED = KEY.replace("/", "\\/").replace("5", "\\u0035").replace("e", "\\u0065")
+
+
+async def asked(handler: Handler, *, stream: bool) -> Generation:
+    secret = Secret(KEY, name="THE_KEY")
+    async with Loopback(handler) as server:
+        settings = openai_settings(server.url, stream=stream)
+        async with OpenAIEndpoint(settings, name="model", key=secret) as endpoint:
+            return await endpoint.send(endpoint.request("p", task(), sample=0))
+
+
+def error(message: str) -> bytes:
+    return json.dumps({"error": {"message": message, "code": f"c-{KEY}"}}).encode()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("status", [200, 307, 401, 500])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(error("x" * fill + KEY) for fill in (60, 85, 185, 285, 290, 485, 490, 495)),
+        *(b"x" * fill + KEY.encode() for fill in (60, 70, 75, 185, 190, 195)),
+        *(b'{"' + b"x" * fill + ESCAPED.encode() for fill in (0, 60, 70)),
+        KEY[:20].encode(),  # a page that breaks off
+        error(KEY[:20]),
+        error("x").replace(b'"x"', f'"{ESCAPED}"'.encode()),
+    ],
+)
+def test_no_piece_of_a_key_is_passed_on(body: bytes, status: int, stream: bool) -> None:
+    """Masked after it was cut, a key shows up to where the cut fell."""
+    kind = "text/event-stream" if stream and status == 200 else "application/json"
+    data = b"data: " + body + b"\n\n" if stream and status == 200 else body
+
+    async def handle(received: Received, wire: Wire) -> None:
+        await wire.reply(data, status=status, content_type=kind, headers={"location": f"/?{KEY}"})
+
+    generation = run(asked(handle, stream=stream))
+    assert generation.failure is not None
+    written = encode_generation(generation).decode()
+    assert [piece for piece in PIECES if piece in written] == []
+
+
+@given(before=st.text(max_size=20), most=st.integers(1, 60), cut=st.integers(0, len(KEY)))
+def test_what_is_shown_of_a_text_holds_no_piece_of_the_key(
+    before: str, most: int, cut: int
+) -> None:
+    """Law: wherever the text ends, and wherever it is cut."""
+    secret = Secret(KEY, name="THE_KEY")
+    text = before + KEY + "/" + KEY[:cut]
+    said = shown(text, secret, most=most) + quoted(text.encode(), secret, most=most)
+    assert [piece for piece in PIECES if piece in said] == []
