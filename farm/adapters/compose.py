@@ -1,8 +1,9 @@
 """The one place where wrappers are put around an endpoint, each with its one concern.
 
-From the outside in: recall (never buy twice), deadline (of the case), retry, throttle, guard
-(stop when it is no use), budget, count, and the call itself. A turn of the throttle is held for
-one call and not while a retry waits; guard and budget look just before a call goes out; a call
+From the outside in: recall (never buy twice), retry, throttle, deadline (of what is left of the
+case's time), guard (stop when it is no use), budget, count, and the call itself. A turn of the
+throttle is held for one call and not while a retry waits, and no case ages while it waits for
+one; guard and budget look just before a call goes out; a call
 is counted only when it really does.
 """
 
@@ -73,12 +74,13 @@ class ComposedModel:
             clock=around.clock,
             refusals_halt=around.refusals_halt,
         )
-        self._throttle = _throttle(self._guard, endpoint.model_id, settings, around)
-        within_time = _within_time(self._throttle, settings, around)
+        within_time = _within_time(self._guard, settings)
+        self._throttle = _throttle(within_time, endpoint.model_id, settings, around)
+        retry = _retry(self._throttle, settings, around)
         self._recall: Recall | None = None
         if around.cache is not None:
-            self._recall = Recall(within_time, around.cache, ledger=around.ledger)
-        self._outermost: Pass = self._recall or within_time
+            self._recall = Recall(retry, around.cache, ledger=around.ledger)
+        self._outermost: Pass = self._recall or retry
 
     @property
     def model_id(self) -> str:
@@ -171,27 +173,35 @@ def _throttle(inner: Pass, model: str, settings: Common, around: Surroundings) -
     )
 
 
-def _within_time(throttle: Throttle, settings: Common, around: Surroundings) -> Pass:
-    """Build what a case passes through that is not answered yet."""
-    retry = Retry(
-        throttle,
-        RetryPolicy(attempts=settings.attempts, total_s=settings.case_timeout_s),
-        tell=around.tell,
-        clock=around.clock,
-        chance=around.chance,
-        sleep=around.sleep,
-    )
-
-    cases = Deadlines(settings.case_timeout_s)
+def _within_time(inner: Pass, settings: Common) -> Pass:
+    """Build what ends an attempt when the time of its case is over."""
+    whole = Deadlines(settings.case_timeout_s)
 
     async def within_time(call: Call) -> Generation:
-        limit = Deadline(cases)
+        left_s = max(0.0, settings.case_timeout_s - call.spent_s)
+        limit = Deadline(Deadlines(left_s) if call.spent_s else whole)
         try:
             with limit:
-                return await retry(call)
+                return await inner(call)
         except TimeoutError:
             if not limit.expired:
                 raise  # somebody else's
-            return failed("timeout", f"the case had no answer within {settings.case_timeout_s:g} s")
+            detail = f"the case had no answer within {settings.case_timeout_s:g} s"
+            return msgspec.structs.replace(failed("timeout", detail), latency_s=left_s)
 
     return within_time
+
+
+def _retry(throttle: Throttle, settings: Common, around: Surroundings) -> Retry:
+    """Build what asks again; a connection at a time is all that an endpoint keeps."""
+    return Retry(
+        throttle,
+        RetryPolicy(
+            attempts=settings.attempts,
+            total_s=settings.case_timeout_s,
+            stale=share_of(settings.concurrency, around.share),
+        ),
+        tell=around.tell,
+        chance=around.chance,
+        sleep=around.sleep,
+    )

@@ -33,7 +33,7 @@ from farm.adapters.transport import (
     Transport,
     Whole,
 )
-from farm.core.generation import Failure, Generation
+from farm.core.generation import STALE, Failure, Generation
 from farm.core.reading import Reading, total_nll
 
 # error objects inside a 200, by their code or type
@@ -196,7 +196,8 @@ def _read_whole(
 
 def _not_sent(error: CallFailed, key: Secret | None) -> Exchanged:
     detail = shown(mend(str(error)), key, most=_MAX_DETAIL)
-    reading = Reading(status="error", error=detail)
+    warnings = (STALE,) if error.stale else ()
+    reading = Reading(status="error", error=detail, warnings=warnings)
     return Exchanged(reading=reading, failure=Failure(kind=error.kind, detail=detail))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from farm.adapters.protocol import Call, Pass, Tell
 from farm.core.event import note
-from farm.core.generation import Failure, Generation
+from farm.core.generation import STALE, Failure, Generation
 from farm.errors import Halted
 
 FATAL_TRIES: Final = 3
@@ -73,7 +73,8 @@ class Guard:
         """
         self._refuse_if_halted()
         generation = await self._send(call)
-        self._observe(generation.failure)
+        if STALE not in generation.warnings:
+            self._observe(generation.failure)
         if generation.failure is not None:  # an answer that came after all is paid for, and kept
             self._refuse_if_halted()
         return generation

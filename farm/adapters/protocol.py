@@ -17,11 +17,16 @@ from farm.core.task import TaskSpec
 
 
 class Call(NamedTuple):
-    """One attempt at a request, as it passes through the wrappers."""
+    """One attempt at a request, as it passes through the wrappers.
+
+    `spent_s` is what earlier attempts at it and the pauses after them took, and not what was
+    waited for a turn.
+    """
 
     request: Request
     digest: str
     attempt: int = 1
+    spent_s: float = 0.0
 
 
 Pass = Callable[[Call], Awaitable[Generation]]  # a wrapper, or what it wraps

@@ -2,7 +2,8 @@
 
 A pause doubles from one attempt to the next and is jittered, so that calls that failed together
 do not come back together. What the endpoint asks for by Retry-After is waited out in full, or
-not at all when there is no time left for it.
+not at all when there is no time left for it. Time is what attempts and pauses take: a case that
+waits for its turn does not grow older.
 """
 
 from __future__ import annotations
@@ -13,17 +14,22 @@ from dataclasses import dataclass
 
 from farm.adapters.protocol import Call, Pass, Tell
 from farm.core.event import note
-from farm.core.generation import Failure, Generation
+from farm.core.generation import STALE, Failure, Generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """When to ask again: at most `attempts` calls, none begun after `total_s` seconds."""
+    """When to ask again: at most `attempts` calls, none begun after `total_s` seconds.
+
+    Up to `stale` calls that met a connection which the server had closed are made again at once
+    and count for no attempt; each uses up a connection, so there are no more than connections.
+    """
 
     attempts: int = 6
     total_s: float = 1800.0
     first_s: float = 0.5
     longest_s: float = 60.0
+    stale: int = 0
 
     def pause(
         self, failure: Failure, *, attempt: int, elapsed_s: float, chance: float
@@ -46,7 +52,10 @@ class RetryPolicy:
 
 
 class Retry:
-    """Wraps a call with a policy. `clock` is monotonic seconds, `chance` draws from [0, 1)."""
+    """Wraps a call with a policy; `chance` draws from [0, 1).
+
+    How long an attempt took is told by the `latency_s` of what it gave.
+    """
 
     def __init__(
         self,
@@ -54,37 +63,41 @@ class Retry:
         policy: RetryPolicy,
         *,
         tell: Tell,
-        clock: Callable[[], float],
         chance: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._attempt = attempt
         self._policy = policy
         self._tell = tell
-        self._clock = clock
         self._chance = chance
         self._sleep = sleep
 
     async def __call__(self, call: Call) -> Generation:
         """Call until there is an answer, or no more attempt; give what the last one gave."""
-        began = self._clock()
+        stale = 0
         while True:
             generation = await self._attempt(call)
             failure = generation.failure
             if failure is None:
                 return generation
-            wait = self._policy.pause(
-                failure,
-                attempt=call.attempt,
-                elapsed_s=self._clock() - began,
-                chance=self._chance(),
-            )
+            spent_s = call.spent_s + (generation.latency_s or 0.0)
+            wait: float | None = 0.0
+            if STALE in generation.warnings and stale < self._policy.stale:
+                stale += 1
+            else:
+                wait = self._policy.pause(
+                    failure,
+                    attempt=call.attempt - stale,
+                    elapsed_s=spent_s,
+                    chance=self._chance(),
+                )
             if wait is None:
                 self._tell_failed(call, failure)
                 return generation
             self._tell_retried(call, failure, wait)
-            await self._sleep(wait)
-            call = call._replace(attempt=call.attempt + 1)
+            if wait:
+                await self._sleep(wait)
+            call = call._replace(attempt=call.attempt + 1, spent_s=spent_s + wait)
 
     def _tell_retried(self, call: Call, failure: Failure, wait: float) -> None:
         request = call.request

@@ -26,10 +26,14 @@ _READ_BUFFER: Final = 256 * 1024  # small buffers slow long streams down by an o
 
 
 class CallFailed(Exception):
-    """A request that got no usable reply; `kind` is a word of FAILURES."""
+    """A request that got no usable reply; `kind` is a word of FAILURES.
 
-    def __init__(self, kind: str, detail: str) -> None:
+    `stale` says that it went out on a connection kept from before, which was closed then.
+    """
+
+    def __init__(self, kind: str, detail: str, *, stale: bool = False) -> None:
         self.kind = kind
+        self.stale = stale
         super().__init__(detail)
 
 
@@ -62,7 +66,8 @@ class Transport:
     the request was handed to the socket.
 
     Servers close connections that we take for open, llama-server right after an answer. A
-    request that met such a connection, and not one byte of a reply, is sent again on another.
+    request that met such a connection, and not one byte of a reply, is `stale`: the server may
+    have taken it all the same, so whoever counts calls must know, and nothing is sent twice here.
     """
 
     def __init__(
@@ -175,20 +180,20 @@ class Transport:
         """Send until the head of a reply is there; also give when that was begun."""
         if self._session is None:
             raise RuntimeError("the transport is used outside its `async with`")
-        while True:
-            fresh: list[int] = []
-            _fresh.set(fresh)
-            began = time.perf_counter()
-            try:
-                response = await self._session.post(
-                    url, data=body, allow_redirects=False, timeout=bounds
-                )
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
-                # bounded: each turn uses up a connection that was open before
-                if fresh:
-                    raise
-            else:
-                return began, response
+        fresh: list[int] = []
+        _fresh.set(fresh)
+        began = time.perf_counter()
+        try:
+            response = await self._session.post(
+                url, data=body, allow_redirects=False, timeout=bounds
+            )
+        except aiohttp.ClientConnectorError:
+            raise  # no name, no socket, nobody there: no connection from before was met
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, OSError) as error:
+            if fresh or isinstance(error, TimeoutError):
+                raise
+            raise CallFailed("connection", _reason(error), stale=True) from error
+        return began, response
 
     async def _reads(
         self, response: aiohttp.ClientResponse, began: float

@@ -37,6 +37,10 @@ _TRANSIENT: Final = frozenset(
 # Every other request to this endpoint will meet the same.
 _FATAL: Final = frozenset({"denied", "missing"})
 
+# The warning of a call that met a connection which the server had closed unseen, and got no byte
+# of a reply: says nothing of the endpoint, and is made again at once.
+STALE: Final = "stale_connection"
+
 # Finish reasons in one vocabulary, whatever the interface calls them; others are kept as told.
 TRUNCATED_REASONS: Final = frozenset({"length"})
 REFUSED_REASONS: Final = frozenset({"content_filter", "refusal"})

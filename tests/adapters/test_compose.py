@@ -276,6 +276,130 @@ def test_a_case_is_over_when_its_time_is(tmp_path: Path) -> None:
     assert (spending.calls, spending.given_up, spending.wasted) == (1, 1, 1)
 
 
+def test_what_a_case_waits_for_its_turn_is_no_part_of_its_time(tmp_path: Path) -> None:
+    """Twelve cases of a tenth of a second, one at a time, with 0.6 s for each of them."""
+
+    async def slow(received: Received, wire: Wire) -> None:
+        await asyncio.sleep(0.1)
+        await wire.reply(answer("four"))
+
+    async def story() -> list[Generation]:
+        async with (
+            Loopback(slow) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around, case_timeout_s=0.6, concurrency=1) as asked,
+        ):
+            return await asyncio.gather(*(asked.ask(f"p{n}", task()) for n in range(12)))
+
+    assert [generation.failure for generation in run(story())] == [None] * 12
+
+
+def test_a_pause_longer_than_a_cases_time_ends_that_case_and_no_other(tmp_path: Path) -> None:
+    """An hour where a case has 0.5 s: it may be asked again later, and the others wait it out."""
+    waited = asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        if seconds > 60:
+            await asyncio.sleep(1.0)  # longer than the case's time; the clock goes on by an hour
+            clock.now += seconds
+            waited.set()
+
+    clock = Clock()
+
+    async def story() -> tuple[Generation, list[Generation]]:
+        async with (
+            Loopback(failing_first_of_all(429, retry_after="3600")) as server,
+            surroundings(tmp_path) as around,
+            model(
+                server.url,
+                replace(around, clock=clock, sleep=pause),
+                case_timeout_s=0.5,
+                concurrency=2,
+            ) as asked,
+        ):
+            first = await asked.ask("p", task())
+            others = await asyncio.gather(*(asked.ask(f"p{n}", task()) for n in range(4)))
+            return first, others
+
+    first, others = run(story())
+    assert waited.is_set()
+    assert first.failure is not None
+    assert (first.failure.kind, first.failure.transient, first.failure.final) == (
+        "busy",
+        True,
+        False,
+    )
+    assert [generation.text for generation in others] == ["four"] * 4
+
+
+def failing_first_of_all(status: int, **headers: str) -> Handler:
+    """Fail the first call, then answer."""
+    seen = list[bytes]()
+
+    async def handle(received: Received, wire: Wire) -> None:
+        seen.append(received.body)
+        if len(seen) == 1:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            await wire.reply(b"{}", status=status, headers=named)
+        else:
+            await wire.reply(answer("four"))
+
+    return handle
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_taken_on_a_connection_that_is_then_closed_is_a_call(
+    tmp_path: Path, stream: bool
+) -> None:
+    """The server reads every second request of a connection and hangs up without a word.
+
+    Each is made again at once, though there is one attempt; the two counts agree.
+    """
+    on_a_connection: dict[int, int] = {}
+
+    async def handle(received: Received, wire: Wire) -> None:
+        on_a_connection[id(wire)] = on_a_connection.get(id(wire), 0) + 1
+        if on_a_connection[id(wire)] % 2:
+            await wire.reply(answer("four"))
+        else:
+            wire.hang_up()
+
+    async def story() -> tuple[list[Generation], Spending, int]:
+        async with (
+            Loopback(handle) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around, concurrency=4, attempts=1, stream=stream) as asked,
+        ):
+            generations = await asyncio.gather(*(asked.ask(f"p{n}", task()) for n in range(40)))
+            return generations, sums(around), len(server.received)
+
+    generations, spending, received = run(story())
+    assert [generation.text for generation in generations] == ["four"] * 40
+    assert (spending.answered, spending.calls) == (40, received)
+    assert spending.failed == spending.retries == received - 40 > 10
+
+
+def test_a_connection_the_server_has_left_is_not_a_failed_case(tmp_path: Path) -> None:
+    """The server hangs up after every answer without a word; each request arrives once."""
+
+    async def handle(received: Received, wire: Wire) -> None:
+        await wire.reply(answer("four"))
+        wire.hang_up()
+
+    async def story() -> tuple[list[Generation], int, int]:
+        async with (
+            Loopback(handle) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around, concurrency=4, attempts=1) as asked,
+        ):
+            generations = await asyncio.gather(*(asked.ask(f"p{n}", task()) for n in range(200)))
+            return generations, sums(around).answered, len(server.received)
+
+    generations, answered, received = run(story())
+    assert [generation.failure for generation in generations] == [None] * 200
+    assert (answered, received) == (200, 200)
+
+
 def test_no_more_calls_are_out_at_the_server_than_was_said(tmp_path: Path) -> None:
     """Sixty cases with a concurrency of four, as the server sees it."""
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import product
 from typing import Any
 
@@ -15,7 +19,7 @@ from farm.adapters.exchange import Interface, exchange
 from farm.adapters.openai import OpenAIEndpoint
 from farm.adapters.secret import Secret
 from farm.adapters.transport import Transport
-from farm.core.generation import Failure, Generation, Request, Usage
+from farm.core.generation import Failure, Generation, Usage
 from farm.errors import SpecError
 from tests.adapters.asking import openai_settings, task
 from tests.adapters.loopback import Handler, Loopback, Received, Wire, answer, run
@@ -512,29 +516,54 @@ def test_connections_are_used_again() -> None:
     assert run(story()) == 2
 
 
-def test_a_connection_the_server_has_left_is_not_a_failed_call() -> None:
-    """The server hangs up after every answer without a word; each request arrives once."""
+def test_a_host_that_has_no_address_is_a_lost_connection_at_once() -> None:
+    """The top-level name `invalid` is kept free for ever (RFC 6761), so it never resolves."""
 
-    async def handle(received: Received, wire: Wire) -> None:
-        await wire.reply(answer("four"))
-        wire.hang_up()
+    async def story() -> Generation:
+        settings = openai_settings("http://no-such-host.invalid")
+        async with OpenAIEndpoint(settings, name="model") as endpoint:
+            return await endpoint.send(endpoint.request("p", task(), sample=0))
 
-    async def story() -> tuple[list[Generation], int]:
-        async with Loopback(handle) as server:
-            settings = openai_settings(server.url, concurrency=4)
+    generation = run(story())
+    assert generation.failure is not None
+    assert generation.failure.kind == "connection"
+    assert "no-such-host.invalid" in generation.failure.detail
+    assert generation.warnings == ()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_process_without_a_free_file_has_no_connection(stream: bool) -> None:
+    """No socket is made at all, so nothing was open before that could be used up."""
+
+    async def story() -> Generation:
+        async with Loopback(refusing(500)) as server:
+            settings = openai_settings(server.url, stream=stream)
             async with OpenAIEndpoint(settings, name="model") as endpoint:
-                requests = [endpoint.request("p", task(), sample=n) for n in range(200)]
+                request = endpoint.request("p", task(), sample=0)
+                with no_free_files():
+                    return await endpoint.send(request)
 
-                async def loop(mine: list[Request]) -> list[Generation]:
-                    return [await endpoint.send(request) for request in mine]
+    generation = run(story())
+    assert generation.failure is not None
+    assert generation.failure.kind == "connection"
+    assert "Too many open files" in generation.failure.detail
 
-                loops = (loop(requests[start::4]) for start in range(4))
-                answered = [one for part in await asyncio.gather(*loops) for one in part]
-            return answered, len(server.received)
 
-    answered, received = run(story())
-    assert [generation.failure for generation in answered] == [None] * 200
-    assert received == 200
+@contextmanager
+def no_free_files() -> Iterator[None]:
+    """Use up all the files that a process may have open, and one more than there are now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open("/dev/null", os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken[0] + 1, 64), hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for file in taken:
+            os.close(file)
 
 
 def test_a_new_connection_that_is_closed_without_a_reply_is_a_lost_one() -> None:

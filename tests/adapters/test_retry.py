@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from farm.adapters.protocol import Call
 from farm.adapters.retry import Retry, RetryPolicy
-from farm.core.generation import FAILURES, Failure, Generation, failed
+from farm.core.generation import FAILURES, STALE, Failure, Generation, failed
 from tests.adapters.asking import Clock, Heard, request
 from tests.adapters.loopback import run
 
@@ -75,7 +76,6 @@ async def retried(
         attempt,
         RetryPolicy(**policy),  # type: ignore[arg-type]
         tell=heard,
-        clock=clock,
         chance=lambda: 0.0,
         sleep=clock.sleep,
     )
@@ -108,3 +108,23 @@ def test_a_failure_that_will_not_pass_is_not_asked_again() -> None:
     """400 is the request's fault."""
     _, attempts, clock, heard = run(retried([failed("invalid", "d", status=400)]))
     assert (attempts, clock.slept, heard.names) == ([1], [], ["call.failed"])
+
+
+def test_a_case_ages_by_attempts_and_pauses_alone() -> None:
+    """Attempts of 4 s and pauses of 0.3 and 0.6: the third would end its pause after 13 s."""
+    slow = msgspec.structs.replace(failed("server", "d"), latency_s=4.0)
+    _, attempts, clock, _ = run(retried([slow], total_s=13.9))
+    assert attempts == [1, 2, 3]
+    assert clock.slept == [0.3, 0.6]
+
+
+def test_a_connection_that_was_closed_unseen_is_asked_again_at_once_and_is_no_attempt() -> None:
+    """Two such are allowed and one attempt: the third is a failure like any other."""
+    stale = msgspec.structs.replace(failed("connection", "d"), warnings=(STALE,))
+    generation, attempts, clock, _ = run(
+        retried([stale, stale, Generation("4")], attempts=1, stale=2)
+    )
+    assert (generation.text, attempts, clock.slept) == ("4", [1, 2, 3], [])
+    generation, attempts, clock, heard = run(retried([stale], attempts=1, stale=2))
+    assert (attempts, clock.slept) == ([1, 2, 3], [])
+    assert heard.names == ["call.retried", "call.retried", "call.failed"]
