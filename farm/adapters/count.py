@@ -48,26 +48,49 @@ class Budget:
         return await self._send(call)
 
     def _check(self, spent: Spent, model: str) -> None:
-        if self._max_tokens is not None and spent.tokens >= self._max_tokens:
+        if self._max_tokens is not None:
+            self._check_tokens(spent, model, most=self._max_tokens)
+        if self._max_money is not None:
+            self._check_money(spent, model, most=self._max_money)
+
+    def _check_tokens(self, spent: Spent, model: str, *, most: int) -> None:
+        if spent.tokens is None:
             raise Halted(
                 reason="max_tokens",
                 model=model,
-                detail=f"{spent.tokens} tokens are spent, --max-tokens is {self._max_tokens}",
+                detail=f"{spent.unmetered!r} does not tell its tokens, "
+                "so --max-tokens cannot be kept",
+                way_out="go on without the bound",
+            )
+        if spent.tokens >= most:
+            raise Halted(
+                reason="max_tokens",
+                model=model,
+                detail=f"{spent.tokens} tokens are spent, --max-tokens is {most}",
                 way_out="raise it to go on",
             )
-        if self._max_money is None:
-            return
+
+    def _check_money(self, spent: Spent, model: str, *, most: Decimal) -> None:
+        if spent.money is None and spent.unpriced:
+            raise Halted(
+                reason="max_cost",
+                model=model,
+                detail=f"a call had no price, {spent.unpriced!r} is not in the price list, "
+                "so --max-cost cannot be kept",
+                way_out=f"add {spent.unpriced!r} to the price list, or go on without the bound",
+            )
         if spent.money is None:
             raise Halted(
                 reason="max_cost",
                 model=model,
-                detail="a call had no price, so --max-cost cannot be kept",
-                way_out="add the model to prices.toml, or go on without the bound",
+                detail=f"{spent.unmetered!r} does not tell its tokens, "
+                "so --max-cost cannot be kept",
+                way_out="go on without the bound",
             )
-        if spent.money >= self._max_money:
+        if spent.money >= most:
             raise Halted(
                 reason="max_cost",
                 model=model,
-                detail=f"{spent.money} are spent, --max-cost is {self._max_money}",
+                detail=f"{spent.money} are spent, --max-cost is {most}",
                 way_out="raise it to go on",
             )

@@ -121,10 +121,16 @@ class Spending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a budget looks at; money is None when a call had no price."""
+    """What a budget looks at; a sum is None when it is not known.
 
-    tokens: int
+    `unmetered` is a model that told too little of its tokens, `unpriced` one that is not in the
+    price list, "" where there is none.
+    """
+
+    tokens: int | None
     money: Decimal | None
+    unmetered: str = ""
+    unpriced: str = ""
 
 
 def total_spending(spendings: list[Spending]) -> Spending:
@@ -137,21 +143,32 @@ def total_spending(spendings: list[Spending]) -> Spending:
 
 
 class CostFold:
-    """Folds entries, in the order of the ledger, into sums."""
+    """Folds entries, in the order of the ledger, into sums.
 
-    def __init__(self) -> None:
+    `price_of` gives the price of a model as it is known now: a call that had none when it was
+    made is charged by it.
+    """
+
+    def __init__(self, price_of: Callable[[str], Price | None] = lambda model: None) -> None:
+        self._price_of = price_of
         self._incarnations: dict[str, str] = {}  # process -> incarnation
         self._open: dict[tuple[str, int], Begun] = {}
         self._unkept: dict[str, tuple[Begun, int]] = {}  # digest -> last answered call, how many
         self._sums: dict[str, _Sums] = {}
         self._tokens = 0
         self._money = Decimal(0)
-        self._unpriced = 0
+        # the first models of which something is not known
+        self._tokenless = self._uncharged = self._unpriced = ""
 
     @property
     def spent(self) -> Spent:
         """What a budget looks at."""
-        return Spent(tokens=self._tokens, money=None if self._unpriced else self._money)
+        return Spent(
+            tokens=None if self._tokenless else self._tokens,
+            money=None if self._unpriced or self._uncharged else self._money,
+            unmetered=self._tokenless or self._uncharged,
+            unpriced=self._unpriced,
+        )
 
     def awaits_keeping(self, digest: str) -> bool:
         """Whether an answer to this request came and is not known to be kept."""
@@ -199,16 +216,26 @@ class CostFold:
         if ended.usage is not None:
             sums.add_usage(ended.usage)
             self._tokens += ended.usage.total or 0
-        if ended.money is not None:
-            sums.money += ended.money
-            self._money += ended.money
+        money = ended.money
+        price = self._price_of(begun.model) if money is None else None
+        if price is not None and ended.usage is not None:
+            money = price.charge(ended.usage)
+        if money is not None:
+            sums.money += money
+            self._money += money
         if ended.how == "given_up":
             sums.given_up += 1
         elif ended.how == "answered":
             sums.answered += 1
-            sums.unmetered += ended.usage is None or ended.usage.total is None
-            sums.unpriced += ended.money is None
-            self._unpriced += ended.money is None
+            tokenless = ended.usage is None or ended.usage.total is None
+            sums.unmetered += tokenless
+            sums.unpriced += money is None
+            if tokenless:
+                self._tokenless = self._tokenless or begun.model
+            if money is None and price is not None:
+                self._uncharged = self._uncharged or begun.model
+            elif money is None:
+                self._unpriced = self._unpriced or begun.model
             _, before = self._unkept.get(begun.digest, (begun, 0))
             self._unkept[begun.digest] = begun, before + 1
         else:

@@ -26,6 +26,7 @@ from farm.core.cost import (
     Entry,
     Kept,
     Opened,
+    Price,
     Prices,
     Spending,
     Spent,
@@ -66,7 +67,7 @@ class CostLedger:
             self._fd = os.open(path, flags, 0o600)
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise StorageError(path=path, reason="not a regular file")
-        self._entries = _Entries(path, self._fd)
+        self._entries = _Entries(path, self._fd, CostFold(self._price_of))
         self._entries.catch_up()
         self._check_currency()
         torn = self._entries.offset < os.fstat(self._fd).st_size
@@ -105,7 +106,7 @@ class CostLedger:
         """Write down how a call ended; None is a call that was given up."""
         model, digest = self._models.pop(call)
         usage = None if generation is None else generation.usage
-        price = self._prices.models.get(self._price_names.get(model, model))
+        price = self._price_of(model)
         if generation is None:
             how = "given_up"
         else:
@@ -130,10 +131,14 @@ class CostLedger:
             self._append(Kept(digest=short))
 
     def spent(self) -> Spent:
-        """Sum up tokens and money, over all processes and resumes."""
+        """Sum up tokens and money, over all processes and resumes.
+
+        `unpriced` is the name that is not in the price list.
+        """
         self._flush()
         self._entries.catch_up()
-        return self._entries.fold.spent
+        spent = self._entries.fold.spent
+        return msgspec.structs.replace(spent, unpriced=self._price_name(spent.unpriced))
 
     def spending(self) -> dict[str, Spending]:
         """Sum up everything, by model."""
@@ -155,6 +160,12 @@ class CostLedger:
             finally:
                 os.close(self._fd)
                 self._fd = -1
+
+    def _price_name(self, model: str) -> str:
+        return self._price_names.get(model, model)
+
+    def _price_of(self, model: str) -> Price | None:
+        return self._prices.models.get(self._price_name(model))
 
     def _append(self, entry: Entry) -> None:
         """Write an entry by the end of this turn; without an event loop at once."""
@@ -191,7 +202,7 @@ class CostLedger:
 
     def _check_currency(self) -> None:
         before = self._entries.currency
-        if self._entries.fold.spent.money and before != self._prices.currency:
+        if self._entries.charged and before != self._prices.currency:
             raise SpecError(
                 f"{self.path}: money was counted in {before} so far, the price list is in "
                 f"{self._prices.currency}: give the list of before"
@@ -201,7 +212,7 @@ class CostLedger:
 def read_spending(path: str) -> tuple[dict[str, Spending], str]:
     """Sum up a ledger without adding to it, by model; give the currency of its money as well."""
     with storage_errors(path), open(path, "rb", buffering=0) as file:
-        entries = _Entries(path, file.fileno())
+        entries = _Entries(path, file.fileno(), CostFold())
         entries.catch_up()
     return entries.fold.spending(gone=is_gone), entries.currency
 
@@ -209,8 +220,9 @@ def read_spending(path: str) -> tuple[dict[str, Spending], str]:
 class _Entries:
     """The entries of a ledger, folded as far as they were read."""
 
-    def __init__(self, path: str, fd: int) -> None:
-        self.fold = CostFold()
+    def __init__(self, path: str, fd: int, fold: CostFold) -> None:
+        self.fold = fold
+        self.charged = False  # whether money was counted when it was spent
         self.currency = "USD"
         self.offset = 0
         self._path = path
@@ -246,6 +258,7 @@ class _Entries:
         self._suspect = 0  # whoever opened next found a line that was cut short, and ended it
         if isinstance(entry, Opened):
             self.currency = entry.currency
+        self.charged = self.charged or (isinstance(entry, Ended) and bool(entry.money))
         self.fold.add(entry)
 
     def _corrupt(self) -> Corrupt:

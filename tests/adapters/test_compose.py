@@ -245,13 +245,43 @@ def test_a_bound_in_money_needs_prices(tmp_path: Path) -> None:
     async def story() -> None:
         async with Loopback(saying("four")) as server, surroundings(tmp_path) as around:
             assert isinstance(around.ledger, CostLedger)
-            unpriced = CostLedger(str(tmp_path / "other.jsonl"), prices=Prices())
+            other = str(tmp_path / "other.jsonl")
+            unpriced = CostLedger(other, prices=Prices(), price_names={"model": "model-9"})
             bounded = replace(around, ledger=unpriced, max_money=Decimal(1))
             async with model(server.url, bounded) as asked:
                 await asked.ask("p", task())
-                with pytest.raises(Halted, match="had no price"):
+                with pytest.raises(Halted, match="add 'model-9' to the price list"):
                     await asked.ask("q", task())
             unpriced.close()
+            # once it has a price, the call of before has it too: 5 + 2 * 2 millionths
+            listed = Prices(models={"model-9": PRICES.models["model"]})
+            priced = CostLedger(other, prices=listed, price_names={"model": "model-9"})
+            assert priced.spent().money == Decimal("0.000009")
+            async with model(server.url, replace(bounded, ledger=priced)) as asked:
+                assert (await asked.ask("q", task())).failure is None
+            priced.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("bounds", [{"max_tokens": 1000}, {"max_money": Decimal(1)}])
+def test_a_bound_needs_an_endpoint_that_tells_its_tokens(
+    tmp_path: Path, bounds: dict[str, Any]
+) -> None:
+    """Nothing told is not nothing spent: it stops after the first answer, and says why."""
+
+    async def untold(received: Received, wire: Wire) -> None:
+        await wire.reply(answer("four", usage=None))
+
+    async def story() -> None:
+        async with (
+            Loopback(untold) as server,
+            surroundings(tmp_path, **bounds) as around,
+            model(server.url, around) as asked,
+        ):
+            await asked.ask("p", task())
+            with pytest.raises(Halted, match="'model' does not tell its tokens"):
+                await asked.ask("q", task())
 
     run(story())
 
