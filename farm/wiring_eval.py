@@ -17,6 +17,7 @@ import msgspec
 from farm.adapters.models import read_models
 from farm.adapters.prices import price_name, read_prices
 from farm.adapters.settings import Common, deciding
+from farm.config import variables_named
 from farm.core.cost import Prices
 from farm.core.isolation import isolation_of
 from farm.core.plan import Plan, check_identity
@@ -224,11 +225,19 @@ def prepared(
 ) -> RunSettings:
     """Complete the settings of a run that asks; refuses before anything is claimed.
 
-    Raises what a worker would stop with: a models file or price list that cannot be read, and a
-    machine without the isolation that programs need.
+    Raises what a worker would stop with: a models file or price list that cannot be read, a key
+    that is not set, a bound in money without prices, and a machine without the isolation that
+    programs need.
     """
+    from farm.adapters.registry import read_key  # what only reads a store needs no adapter
+
     models = _read_models(asking.models, plan.identity.models)
     _check_models(store, models)
+    for name, model in models.items():
+        named = getattr(model, "key_env", "")
+        read_key(name, model, environment=variables_named([named] if named else []))
+    if asking.max_cost is not None and not asking.prices:
+        raise SpecError("--max-cost: without prices no money is counted: add --prices FILE")
     if asking.prices:
         read_prices(asking.prices)
     limits = [asking.concurrency or model.concurrency for model in models.values()]

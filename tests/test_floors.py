@@ -39,6 +39,7 @@ BESIDE = {
     ("farm.wiring", "farm.config"),
     ("farm.wiring", "farm.log"),
     ("farm.wiring_qualify", "farm.config"),
+    ("farm.wiring_eval", "farm.config"),
     ("farm.wiring_eval", "farm.wiring"),
     ("farm.wiring_evalreport", "farm.wiring_eval"),
     ("farm.view", "farm.config"),

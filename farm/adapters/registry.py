@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from farm.adapters.lift import LiftedEndpoint
 from farm.adapters.protocol import Endpoint, ModelAdapter
+from farm.adapters.secret import Secret
 from farm.adapters.settings import (
     AnthropicSettings,
     CommandSettings,
@@ -74,17 +75,23 @@ def make_endpoint(name: str, settings: Common, *, environment: Mapping[str, str]
     )
 
 
-def _http_endpoint(name: str, settings: HttpSettings, environment: Mapping[str, str]) -> Endpoint:
-    from farm.adapters.secret import Secret
+def read_key(name: str, settings: Common, *, environment: Mapping[str, str]) -> Secret | None:
+    """Take a model's key from the environment, None where it has none.
 
-    key = None
-    if settings.key_env:
-        if settings.key_env not in environment:
-            raise SpecError(
-                f"model {name!r}: its key is looked for in the environment variable "
-                f"{settings.key_env}, which is not set: set it and run again"
-            )
-        key = Secret(environment[settings.key_env], name=settings.key_env)
+    Raises SpecError for one that is not set, or that no header can carry.
+    """
+    if not isinstance(settings, HttpSettings) or not settings.key_env:
+        return None
+    if settings.key_env not in environment:
+        raise SpecError(
+            f"model {name!r}: its key is looked for in the environment variable "
+            f"{settings.key_env}, which is not set: set it and run again"
+        )
+    return Secret(environment[settings.key_env], name=settings.key_env)
+
+
+def _http_endpoint(name: str, settings: HttpSettings, environment: Mapping[str, str]) -> Endpoint:
+    key = read_key(name, settings, environment=environment)
     if isinstance(settings, AnthropicSettings):
         from farm.adapters.anthropic import AnthropicEndpoint
 

@@ -300,6 +300,27 @@ def test_a_setting_that_the_endpoint_refuses_does_not_make_errors_of_all_cases(
         assert outcomes(evaluation).get("error", 0) == 0
 
 
+@pytest.mark.parametrize(
+    ("more", "key", "said"),
+    [
+        ((), {"key_env": "THE_KEY"}, "THE_KEY, which is not set"),
+        (("--max-cost", "1"), {}, "add --prices FILE"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_anything_is_claimed(
+    more: tuple[str, ...], key: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """A run that was refused leaves no attempt behind, and nothing that tells of a call."""
+    with ModelServer() as server:
+        evaluation = evaluation_of(tmp_path, server.url, more=more, **key)
+        done = evaluation.run()
+        assert done.code == 1
+        assert said in done.failures[-1]
+        assert server.total == 0
+        assert not evaluation.path("costs.jsonl").exists()
+        assert [event["event"] for event in evaluation.events()] == ["store.initialized"]
+
+
 @pytest.mark.parametrize("bound", [("--max-tokens", "70"), ("--max-cost", "70")])
 def test_a_budget_ends_the_run_and_a_higher_one_goes_on(
     bound: tuple[str, str], tmp_path: Path
