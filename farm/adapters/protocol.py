@@ -118,7 +118,10 @@ class AnswerCache(Protocol):
         """Give for each of many digests what `find` gives, at the price of about one."""
 
     async def keep(self, digest: str, generation: Generation, *, model: str) -> Generation:
-        """Make an answer durable; give the one that counts, the first that was kept."""
+        """Make an answer durable; give the one that counts, the first that was kept.
+
+        That is `generation` itself if it is this one.
+        """
 
 
 class CallLedger(Protocol):
@@ -133,8 +136,11 @@ class CallLedger(Protocol):
     def settle(self, call: int, generation: Generation | None) -> None:
         """Write down how it ended; None is a call that was given up."""
 
-    def kept(self, digest: str) -> None:
-        """Write down that the answer is durable: a call for it was not wasted."""
+    def kept(self, digest: str, *, another: bool = False) -> None:
+        """Write down that the answer is durable: a call for it was not wasted.
+
+        With `another` it was, since the answer that is kept came from elsewhere.
+        """
 
     def spent(self) -> Spent:
         """Sum up."""

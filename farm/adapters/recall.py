@@ -51,8 +51,8 @@ class Recall:
             await ended.wait()
             generation = await self._cache.find(call.digest)
         if generation is None:
-            generation = await self._ask(call)
-        if self._ledger is not None and generation.failure is None:
+            return await self._ask(call)
+        if self._ledger is not None:
             self._ledger.kept(call.digest)
         return generation
 
@@ -62,7 +62,12 @@ class Recall:
             generation = await self._send(call)
             if generation.failure is not None:
                 return generation
-            return await self._cache.keep(call.digest, generation, model=call.request.model_id)
+            model = call.request.model_id
+            counts = await self._cache.keep(call.digest, generation, model=model)
+            if self._ledger is not None:
+                # another run may have kept its answer while ours was on its way
+                self._ledger.kept(call.digest, another=counts is not generation)
+            return counts
         finally:
             self._sought.discard(call.digest)
             self._ahead.pop(call.digest, None)

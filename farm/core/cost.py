@@ -85,10 +85,18 @@ class Ended(
     money: Decimal | None = None
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, tag_field="entry", tag="kept"):
-    """The answer to a request is durable."""
+class Kept(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="entry",
+    tag="kept",
+):
+    """The answer to a request is durable; `another` says that it is not that of our call."""
 
     digest: str
+    another: bool = False
 
 
 Entry = Opened | Begun | Ended | Kept
@@ -98,7 +106,8 @@ class Spending(msgspec.Struct, frozen=True, kw_only=True):
     """What one model, or all, have cost so far.
 
     calls = answered + failed + given_up + lost + in_flight. `wasted` counts the calls that
-    were made for nothing: lost, given up, or answered and then not kept by a process that died.
+    were made for nothing: lost, given up, answered and then not kept by a process that died, or
+    answered when another run's answer was kept already.
     Token counts are sums of what was told; `unmetered` answers told nothing. `money` is the sum
     of what had a price, `unpriced` the answers that had none.
     """
@@ -186,7 +195,7 @@ class CostFold:
             if begun is not None:
                 self._end(begun, entry)
         elif isinstance(entry, Kept):
-            self._keep(entry.digest)
+            self._keep(entry.digest, another=entry.another)
         else:
             self._incarnations[entry.process] = entry.incarnation
 
@@ -241,12 +250,19 @@ class CostFold:
         else:
             sums.failed += 1
 
-    def _keep(self, digest: str) -> None:
+    def _keep(self, digest: str, *, another: bool) -> None:
         """One call's answer is kept; any others for the same request were for nothing."""
         answered = self._unkept.pop(digest, None)
-        if answered is not None:
-            begun, times = answered
-            self._sums[begun.model].surplus += times - 1
+        if answered is None:
+            return
+        begun, times = answered
+        sums = self._sums[begun.model]
+        if not another:
+            sums.surplus += times - 1
+            return
+        sums.surplus += 1
+        if times > 1:  # of another process of this run, which has still to say whether it is kept
+            self._unkept[digest] = begun, times - 1
 
 
 class _Sums:
@@ -257,7 +273,7 @@ class _Sums:
         self.prompt_tokens = self.completion_tokens = 0
         self.cached_tokens = self.reasoning_tokens = 0
         self.unmetered = self.unpriced = 0
-        self.surplus = 0  # answers bought again because the first was not kept
+        self.surplus = 0  # answers bought beside the one that is kept
         self.money = Decimal(0)
 
     def add_usage(self, usage: Usage) -> None:

@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS generations (
 )
 """
 
+_INSERT: Final = "INSERT OR IGNORE INTO generations VALUES (?, ?, ?, ?)"
+
 
 class _Keep(msgspec.Struct, frozen=True):
     digest: bytes
@@ -72,7 +74,10 @@ class GenerationCache:
         return await self._finds.do([bytes.fromhex(digest) for digest in digests])
 
     async def keep(self, digest: str, generation: Generation, *, model: str) -> Generation:
-        """Make an answer durable; give the one that counts, which is the first ever kept."""
+        """Make an answer durable; give the one that counts, which is the first ever kept.
+
+        That is `generation` itself if none was kept before, and never otherwise.
+        """
         job = _Keep(bytes.fromhex(digest), model, encode_generation(generation))
         earlier = await self._keeps.do(job)
         return generation if earlier is None else earlier
@@ -146,21 +151,27 @@ class GenerationCache:
         with self._errors(writing=True):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
-                written = self._writer.executemany(
-                    "INSERT OR IGNORE INTO generations VALUES (?, ?, ?, ?)",
-                    [
-                        (job.digest, job.model, job.value, _checksum(job.digest, job.value))
-                        for job in jobs
-                    ],
-                ).rowcount
+                rows = [
+                    (job.digest, job.model, job.value, _checksum(job.digest, job.value))
+                    for job in jobs
+                ]
                 earlier: list[Generation | None] = [None] * len(jobs)
-                if written < len(jobs):
-                    earlier = [self._look_up(self._writer, job.digest) for job in jobs]
+                if self._writer.executemany(_INSERT, rows).rowcount < len(jobs):
+                    # rare: begin anew, one by one, to know which were kept before
+                    self._writer.execute("ROLLBACK")
+                    self._writer.execute("BEGIN IMMEDIATE")
+                    earlier = [self._insert(row) for row in rows]
                 self._writer.execute("COMMIT")
             finally:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
         return earlier
+
+    def _insert(self, row: tuple[bytes, str, bytes, bytes]) -> Generation | None:
+        """Write one answer unless there is one before it, and then give that."""
+        if self._writer.execute(_INSERT, row).rowcount:
+            return None
+        return self._look_up(self._writer, row[0])
 
     @contextlib.contextmanager
     def _errors(self, *, writing: bool = False) -> Iterator[None]:

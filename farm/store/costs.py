@@ -122,13 +122,16 @@ class CostLedger:
         if how == "answered":
             self._unkept.add(digest[:_DIGEST_LENGTH])
 
-    def kept(self, digest: str) -> None:
-        """Write down that an answer is durable, if a call for it was answered and is not kept."""
+    def kept(self, digest: str, *, another: bool = False) -> None:
+        """Write down that an answer is durable, if a call for it was answered and is not kept.
+
+        `another` says that it is the answer of somebody else, so the call was for nothing.
+        """
         short = digest[:_DIGEST_LENGTH]
         # what earlier processes left is known since this one opened the ledger
         if short in self._unkept or self._entries.fold.awaits_keeping(short):
             self._unkept.discard(short)
-            self._append(Kept(digest=short))
+            self._append(Kept(digest=short, another=another))
 
     def spent(self) -> Spent:
         """Sum up tokens and money, over all processes and resumes.

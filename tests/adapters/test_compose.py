@@ -95,6 +95,42 @@ def test_two_tasks_that_ask_the_same_at_once_buy_one_answer(tmp_path: Path) -> N
     assert (spending.calls, spending.wasted) == (1, 0)
 
 
+def test_an_answer_that_another_run_kept_first_was_bought_for_nothing(tmp_path: Path) -> None:
+    """Two runs with one cache ask at once; both see one answer, and one call is wasted for ever."""
+    both = asyncio.Event()
+    out = list[str]()
+
+    async def behave(received: Received, wire: Wire) -> None:
+        out.append(f"answer {len(out)}")
+        mine = out[-1]
+        if len(out) == 2:
+            both.set()
+        await both.wait()
+        await wire.reply(answer(mine))
+
+    async def story() -> tuple[list[str], list[int]]:
+        (tmp_path / "other").mkdir()
+        async with (
+            Loopback(behave) as server,
+            surroundings(tmp_path) as around,
+            surroundings(tmp_path / "other") as apart,
+        ):
+            assert around.cache is not None
+            shared = GenerationCache(str(tmp_path / "generations.sqlite"))
+            beside = replace(apart, cache=shared)
+            async with model(server.url, around) as one, model(server.url, beside) as other:
+                asks = (one.ask("p", task()), other.ask("p", task()))
+                texts = [generation.text for generation in await asyncio.gather(*asks)]
+                texts.append((await other.ask("p", task())).text)
+                texts.append((await one.ask("p", task())).text)
+            shared.close()
+            return texts, sorted([sums(around).wasted, sums(apart).wasted])
+
+    texts, wasted = run(story())
+    assert len(set(texts)) == 1
+    assert wasted == [0, 1]
+
+
 def test_of_two_that_ask_the_same_at_once_the_second_asks_where_the_first_failed(
     tmp_path: Path,
 ) -> None:

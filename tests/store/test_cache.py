@@ -109,6 +109,20 @@ def test_the_first_answer_kept_is_the_one_that_counts(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_an_answer_that_is_kept_comes_back_as_itself_and_no_other_does(tmp_path: Path) -> None:
+    """Also where some of those that share a commit were kept before, by equal words."""
+
+    async def story() -> list[bool]:
+        async with opened(tmp_path / "c") as cache:
+            await cache.keep(digest(1), Generation("same"), model="m")
+            given_ = [Generation("same") for _ in range(3)]
+            numbers = zip((0, 1, 2), given_, strict=True)
+            kept = await asyncio.gather(*(cache.keep(digest(n), g, model="m") for n, g in numbers))
+            return [one is other for one, other in zip(kept, given_, strict=True)]
+
+    assert asyncio.run(story()) == [True, False, True]
+
+
 def test_answers_that_come_together_share_a_commit(tmp_path: Path) -> None:
     """A thousand answers in one go: the log grows by one commit, not by a thousand."""
 

@@ -139,6 +139,25 @@ def test_an_answer_bought_twice_is_one_call_wasted(tmp_path: Path) -> None:
     book.close()
 
 
+@pytest.mark.parametrize("ours_first", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_of_two_calls_for_one_answer_one_is_wasted(
+    tmp_path: Path, ours_first: bool, together: bool
+) -> None:
+    """By two processes of a run; whichever says so first, and before or after the other ended."""
+    one, other = ledger(tmp_path / "costs.jsonl"), ledger(tmp_path / "costs.jsonl")
+    if together:
+        for book in (one, other):
+            book.settle(book.begin(request(), digest=digest(1), attempt=1), ANSWER)
+    for book, another in ((one, not ours_first), (other, ours_first)):
+        if not together:
+            book.settle(book.begin(request(), digest=digest(1), attempt=1), ANSWER)
+        book.kept(digest(1), another=another)
+    assert one.spending()["m"].wasted == 1
+    one.close()
+    other.close()
+
+
 def test_answers_that_tell_no_usage_or_have_no_price_are_counted_as_such(tmp_path: Path) -> None:
     """A sum that left them out without a word would be too small."""
     book = ledger(tmp_path / "costs.jsonl")
