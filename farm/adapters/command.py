@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from farm.adapters.body import encode_body
 from farm.adapters.settings import CommandSettings
-from farm.core.generation import Generation, Request, Usage, failed
+from farm.core.generation import Generation, Request, Usage, failed, flaw_of
 from farm.core.task import TaskSpec
 
 MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
@@ -207,7 +207,7 @@ def _generation_of(output: bytes, words: bytes, *, code: int | None) -> Generati
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         seen = output[:80]
         return failed("malformed", f"the program wrote no generation: {error}: {seen!r}")
-    return Generation(
+    generation = Generation(
         told.text,
         told.confidence,
         told.token_nll,
@@ -217,6 +217,8 @@ def _generation_of(output: bytes, words: bytes, *, code: int | None) -> Generati
         finish_reason=told.finish_reason,
         model_version=told.model_version,
     )
+    flaw = flaw_of(generation)
+    return failed("malformed", f"a bad generation: {flaw}"[:500]) if flaw else generation
 
 
 _decoder = msgspec.json.Decoder(_Told)

@@ -14,9 +14,8 @@ from typing import Any, Final, TypeGuard
 
 import orjson
 
-from farm.core.generation import Usage
+from farm.core.generation import MAX_COUNT, Usage
 
-MAX_COUNT: Final = 2**53
 _PLAIN_USAGE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _EMPTY: Final[Mapping[str, Any]] = {}
 

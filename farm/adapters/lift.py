@@ -13,7 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from farm.adapters.protocol import ModelAdapter
-from farm.core.generation import Generation, Request
+from farm.core.generation import Generation, Request, failed, flaw_of
 from farm.core.task import TaskSpec
 from farm.errors import FarmError, Halted
 
@@ -85,6 +85,8 @@ class LiftedEndpoint:
     async def send(self, request: Request) -> Generation:
         """Let the adapter answer; raises `Halted` when it raises, or gives no generation.
 
+        A generation that could not be kept, or holds figures out of their range, is a failure.
+
         The adapter is foreign code: what goes wrong in it is for a person, and the answers that
         other models are giving meanwhile must not be lost over it. FarmErrors are its own word.
         """
@@ -98,7 +100,8 @@ class LiftedEndpoint:
         if error is None:
             given = work.result()
             if isinstance(given, Generation):
-                return given
+                flaw = flaw_of(given)
+                return given if not flaw else failed("program", f"a bad generation: {flaw}"[:500])
             raise self._halted(f"generate gave {type(given).__name__}, not a Generation", task)
         if isinstance(error, FarmError) or not isinstance(error, Exception):
             raise error

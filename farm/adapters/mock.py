@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from hashlib import sha256
 from typing import Final
 
@@ -16,6 +17,7 @@ from farm.core.task import TaskSpec
 from farm.core.vocabulary import CHOICE_LETTERS
 
 _UNKNOWN: Final = "I do not know."
+_INTEGER: Final = re.compile("-?[0-9]{1,1000}")  # longer ones `int` may refuse
 
 
 class RuleBasedAdapter:
@@ -73,7 +75,7 @@ def wrong_answer(task: TaskSpec) -> str:
         return _fenced(f"def {_name_called(task.targets)}(*arguments):\n    return None")
     if task.category == "mcq" and first in CHOICE_LETTERS:
         return CHOICE_LETTERS[(CHOICE_LETTERS.index(first) + 1) % len(CHOICE_LETTERS)]
-    if first.strip().lstrip("-").isdigit():
+    if _INTEGER.fullmatch(first.strip()):
         return str(int(first) + 1)
     return "neither of them"
 

@@ -7,6 +7,7 @@ How a request travels is farm.adapters; what an answer is worth is farm.scoring.
 from __future__ import annotations
 
 from hashlib import sha256
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +41,8 @@ _FATAL: Final = frozenset({"denied", "missing"})
 # The warning of a call that met a connection which the server had closed unseen, and got no byte
 # of a reply: says nothing of the endpoint, and is made again at once.
 STALE: Final = "stale_connection"
+
+MAX_COUNT: Final = 2**53  # of anything: sums of more would leave what JSON can carry
 
 # Finish reasons in one vocabulary, whatever the interface calls them; others are kept as told.
 TRUNCATED_REASONS: Final = frozenset({"length"})
@@ -210,3 +213,29 @@ def encode_generation(generation: Generation) -> bytes:
 def decode_generation(data: bytes) -> Generation:
     """Read what `encode_generation` wrote; raises `msgspec.DecodeError` on anything else."""
     return _decoder.decode(data)
+
+
+def flaw_of(generation: Generation) -> str:
+    """Say what is wrong with a generation of foreign making, "" when it can be used and kept.
+
+    Looks at all types, at the ranges of figures and counts, and at whether the texts are Unicode.
+    """
+    confidence, nll, count = generation.confidence, generation.token_nll, generation.token_count
+    try:
+        if confidence is not None and not 0 <= confidence <= 1:
+            return f"its confidence is {confidence!r}, not from 0 to 1"
+        if nll is not None and not 0 <= nll < inf:
+            return f"its token_nll is {nll!r}, not a finite number from 0"
+        if count is not None and not 0 <= count <= MAX_COUNT:
+            return f"its token_count is {count!r}, which counts nothing"
+        again = decode_generation(encode_generation(generation))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        return f"it cannot be written down: {error}"
+    if again != generation:
+        return f"it is written down as another: {again!r}"
+    if again.failure is not None and again.failure.kind not in FAILURES:
+        return f"its failure is of no known kind: {again.failure.kind!r}"
+    counts = () if again.usage is None else msgspec.structs.astuple(again.usage)
+    if any(count is not None and not 0 <= count <= MAX_COUNT for count in counts):
+        return "its usage holds a number that counts nothing"
+    return ""

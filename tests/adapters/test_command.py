@@ -80,6 +80,8 @@ def test_a_program_sees_the_variables_that_are_named_and_no_others() -> None:
         ("print('{\"text\": 4}')", "malformed", "Expected `str`"),
         ('print(\'{"text": "4", "confidence": 2}\')', "malformed", "<= 1"),
         ('print(\'{"text": "4", "conf": 1}\')', "malformed", "conf"),
+        ('print(\'{"text": "4", "usage": {"prompt_tokens": -5}}\')', "malformed", "usage"),
+        ('print(\'{"text": "4", "token_count": 1e999}\')', "malformed", ""),
         ("pass", "malformed", ""),
         ("import os; os.kill(os.getpid(), 9)", "program", "-9"),
         ("import sys; sys.stdout.buffer.write(b'\\xff')", "malformed", ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+import math
 import threading
 from pathlib import Path
 
@@ -13,14 +14,15 @@ import pytest
 
 from farm.adapters.compose import ComposedModel, Surroundings
 from farm.adapters.lift import LiftedEndpoint
-from farm.adapters.mock import BiasedAdapter, NoisyAdapter, RuleBasedAdapter
+from farm.adapters.mock import BiasedAdapter, NoisyAdapter, RuleBasedAdapter, wrong_answer
 from farm.adapters.protocol import ModelAdapter
 from farm.adapters.recorded import RecordedAdapter, read_recorded
 from farm.adapters.scripted import ScriptedAdapter
-from farm.adapters.settings import MockSettings, Step
-from farm.core.generation import Generation, Usage, request_digest
+from farm.adapters.settings import MockSettings, PluginSettings, Step
+from farm.core.generation import Failure, Generation, Usage, request_digest
 from farm.core.task import TaskSpec, validate_lines
 from farm.errors import Halted, SpecError
+from farm.store.cache import GenerationCache
 from tests.adapters.asking import Clock, task
 from tests.adapters.loopback import run
 
@@ -246,6 +248,59 @@ def test_what_an_adapter_raises_ends_the_run_and_is_named_with_its_place(
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(SpecError, match="its own word"):
         run(story(SpecError("its own word")))
+
+
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [
+        (Generation(4), "str"),  # type: ignore[arg-type]
+        (Generation("4", 1.5), "confidence is 1.5"),
+        (Generation("4", math.nan), "confidence is nan"),
+        (Generation("4", "high"), "not supported"),  # type: ignore[arg-type]
+        (Generation("4", 0.5, math.inf, 1), "token_nll is inf"),
+        (Generation("4", 0.5, math.nan, 1), "token_nll is nan"),
+        (Generation("4", 0.5, 0.1, -1), "token_count is -1"),
+        (Generation("4", 0.5, 0.1, 1.5), "int"),  # type: ignore[arg-type]
+        (Generation("a\ud800"), "surrogates"),
+        (Generation("4", usage=Usage(prompt_tokens=2**70)), "usage"),
+        (Generation("4", usage=Usage(prompt_tokens=-5)), "usage"),
+        (Generation("4", latency_s=math.nan), "as another"),
+        (Generation("4", finish_reason=object()), "type object"),  # type: ignore[arg-type]
+        (Generation("", failure=Failure(kind="tired", detail="d")), "tired"),
+    ],
+)
+def test_a_generation_that_cannot_be_kept_is_a_failure_and_is_not_kept(
+    given_: Generation, said: str, tmp_path: Path
+) -> None:
+    """It would else stand in the cache for ever, or end the run as it is kept."""
+
+    class Careless:
+        model_id = "careless"
+
+        def generate(self, prompt: str, task: TaskSpec) -> Generation:
+            return given_
+
+    async def story() -> tuple[Generation, int]:
+        cache = GenerationCache(str(tmp_path / "c"))
+        settings = msgspec.convert({"adapter": "careless", "attempts": 1}, PluginSettings)
+        endpoint = LiftedEndpoint(Careless(), name="careless")
+        async with ComposedModel(endpoint, settings, Surroundings(cache=cache)) as model:
+            generation = await model.ask("p", task())
+        count = cache.count()
+        cache.close()
+        return generation, count
+
+    generation, kept = run(story())
+    assert kept == 0
+    assert generation.failure is not None
+    assert generation.failure.kind == "program"
+    assert said in generation.failure.detail
+
+
+@pytest.mark.parametrize("target", ["--5", "\u00b2", "9" * 5000, "-", "\u0663"])
+def test_a_target_that_looks_like_a_number_is_answered_wrong_all_the_same(target: str) -> None:
+    """`isdigit` takes more for a number than `int` does."""
+    assert wrong_answer(task(targets=(target,))) == "neither of them"
 
 
 def test_requests_differ_in_all_that_a_plain_adapter_could_look_at() -> None:
