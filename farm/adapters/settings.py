@@ -29,7 +29,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tpm: PerMinute | None = None
     timeout_s: Seconds = 600.0  # for one call
     attempts: Annotated[int, Meta(ge=1, le=10)] = 6
-    case_timeout_s: Seconds = 1800.0  # for all attempts of one case, pauses included
+    case_timeout_s: Seconds = 1800.0  # for the attempts of one case and the pauses between them
     patience_s: Seconds = 60.0  # how long an endpoint may be gone before the run stops
     price: str = ""  # the name in prices.toml, when it is not the model's
 

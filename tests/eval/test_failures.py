@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import shlex
 import signal
 import socket
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.shell import Done, farm
+from tests.acceptance.shell import FARM, Done, environment, farm
 from tests.acceptance.terminal import on_terminal
 from tests.adapters.loopback import Wire, answer
 from tests.eval.asking import (
@@ -298,6 +299,34 @@ def test_a_setting_that_the_endpoint_refuses_does_not_make_errors_of_all_cases(
         done = evaluation.run()
         assert done.code == 0, done.err
         assert outcomes(evaluation).get("error", 0) == 0
+
+
+def test_a_host_that_has_no_address_ends_the_run(tmp_path: Path) -> None:
+    """Nobody can ever own a name under `invalid` (RFC 6761); patience is a second, of four."""
+    evaluation = evaluation_of(tmp_path, "http://no-such-host.invalid", patience_s=4)
+    done = evaluation.run()
+    assert_pending(done, "no-such-host.invalid", "check base_url")
+
+
+@pytest.mark.parametrize("files", [24, 48, 64])
+def test_a_process_that_may_open_few_files_hangs_nowhere(files: int, tmp_path: Path) -> None:
+    """Fewer than calls at a time: it ends, and with room enough the same command ends the work."""
+
+    def restrict() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+    with ModelServer() as server:
+        evaluation = evaluation_of(tmp_path, server.url, tasks=100, concurrency=200)
+        done = subprocess.run(
+            [FARM, *evaluation.arguments],
+            env=environment(),
+            capture_output=True,
+            timeout=60,
+            preexec_fn=restrict,
+        )
+        assert done.returncode in (0, 1, 3)
+        assert b"Traceback" not in done.stderr
+        assert evaluation.run().code == 0
 
 
 @pytest.mark.parametrize(
