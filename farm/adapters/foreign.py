@@ -92,14 +92,22 @@ def written(value: Mapping[str, Any]) -> str:
 def storable(value: object) -> Any:  # noqa: ANN401  JSON in, JSON out
     """Give a value that any encoder takes: surrogates replaced, integers of any size as floats.
 
-    What a lenient decoder let through would otherwise end a run when it is written down.
+    What a lenient decoder let through would otherwise end a run when it is written down. None for
+    a value that is nested too deep to be written.
     """
+    try:
+        return _storable(value)
+    except RecursionError:
+        return None
+
+
+def _storable(value: object) -> Any:  # noqa: ANN401  JSON in, JSON out
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {storable(name): storable(inner) for name, inner in value.items()}
+        return {_storable(name): _storable(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [storable(inner) for inner in value]
+        return [_storable(inner) for inner in value]
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return float(value) if abs(value) < 2**1000 else None
     return value

@@ -204,7 +204,7 @@ class _Kept:
                 self._keep(value)
 
     def _keep(self, found: Mapping[str, Any]) -> None:
-        value = storable(found)
+        value = storable(found) or {}
         inner = object_in(value, "response")
         self.usage = object_in(value, "usage") or object_in(inner, "usage") or self.usage
         self.timings = object_in(value, "timings") or object_in(inner, "timings") or self.timings
