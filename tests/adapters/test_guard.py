@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from farm.adapters.guard import Guard
 from farm.adapters.protocol import Call
-from farm.core.generation import Generation, failed
+from farm.core.generation import STALE, Generation, failed
 from farm.errors import Halted
 from tests.adapters.asking import Clock, Heard, request
 from tests.adapters.loopback import run
@@ -42,6 +43,16 @@ def played(story: Sequence[tuple[float, Generation]]) -> tuple[int, Halted | Non
 
     halted = run(all_of_it())
     return sent, halted, heard
+
+
+def test_connections_that_were_closed_unseen_say_nothing_of_the_endpoint() -> None:
+    """A server that closed all that it kept is not gone; the same without the word is."""
+    stale = msgspec.structs.replace(LOST, warnings=(STALE,))
+    story = [(0.0, FINE), *((when, stale) for when in (1.0, 100.0, 200.0, 300.0))]
+    assert played(story)[:2] == (5, None)
+    halted = played([(when, LOST if one is stale else one) for when, one in story])[1]
+    assert halted is not None
+    assert halted.reason == "dead_endpoint"
 
 
 def test_three_denials_in_a_row_halt_the_run() -> None:
