@@ -14,8 +14,9 @@ from typing import Any, Final, TypeGuard
 
 import orjson
 
-from farm.core.generation import MAX_COUNT, Usage
+from farm.core.generation import Usage
 
+MAX_COUNT: Final = 2**53
 _PLAIN_USAGE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _EMPTY: Final[Mapping[str, Any]] = {}
 

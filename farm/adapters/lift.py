@@ -13,7 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from farm.adapters.protocol import ModelAdapter
-from farm.core.generation import Generation, Request, failed, flaw_of
+from farm.core.generation import FAILURES, Generation, Request, failed, flaw_of
 from farm.core.task import TaskSpec
 from farm.errors import FarmError, Halted
 
@@ -100,8 +100,7 @@ class LiftedEndpoint:
         if error is None:
             given = work.result()
             if isinstance(given, Generation):
-                flaw = flaw_of(given)
-                return given if not flaw else failed("program", f"a bad generation: {flaw}"[:500])
+                return _checked(given)
             raise self._halted(f"generate gave {type(given).__name__}, not a Generation", task)
         if isinstance(error, FarmError) or not isinstance(error, Exception):
             raise error
@@ -128,6 +127,14 @@ class LiftedEndpoint:
             detail=f"{detail}, on task {task.task_id!r}",
             way_out="mend the adapter, then run the same command again",
         )
+
+
+def _checked(given: Generation) -> Generation:
+    """Give a generation as it is, or a failure in its place when it is not as it should be."""
+    flaw = flaw_of(given)
+    if not flaw and given.failure is not None and given.failure.kind not in FAILURES:
+        flaw = f"its failure is of no known kind: {given.failure.kind!r}"
+    return failed("program", f"a bad generation: {flaw}"[:500]) if flaw else given
 
 
 def _place_of(error: Exception) -> str:

@@ -253,19 +253,18 @@ def test_what_an_adapter_raises_ends_the_run_and_is_named_with_its_place(
 @pytest.mark.parametrize(
     ("given_", "said"),
     [
-        (Generation(4), "str"),  # type: ignore[arg-type]
+        (Generation(4), "text is 4"),  # type: ignore[arg-type]
         (Generation("4", 1.5), "confidence is 1.5"),
         (Generation("4", math.nan), "confidence is nan"),
-        (Generation("4", "high"), "not supported"),  # type: ignore[arg-type]
+        (Generation("4", "high"), "confidence is 'high'"),  # type: ignore[arg-type]
         (Generation("4", 0.5, math.inf, 1), "token_nll is inf"),
         (Generation("4", 0.5, math.nan, 1), "token_nll is nan"),
         (Generation("4", 0.5, 0.1, -1), "token_count is -1"),
-        (Generation("4", 0.5, 0.1, 1.5), "int"),  # type: ignore[arg-type]
-        (Generation("a\ud800"), "surrogates"),
+        (Generation("4", 0.5, 0.1, 1.5), "token_count is 1.5"),  # type: ignore[arg-type]
+        (Generation("a\ud800"), "not a text of Unicode"),
         (Generation("4", usage=Usage(prompt_tokens=2**70)), "usage"),
         (Generation("4", usage=Usage(prompt_tokens=-5)), "usage"),
-        (Generation("4", latency_s=math.nan), "as another"),
-        (Generation("4", finish_reason=object()), "type object"),  # type: ignore[arg-type]
+        (Generation("4", finish_reason=object()), "finish_reason is"),  # type: ignore[arg-type]
         (Generation("", failure=Failure(kind="tired", detail="d")), "tired"),
     ],
 )
