@@ -265,6 +265,7 @@ def prepared(
         isolation=isolation,
         deadline_grace_s=settings.grace_s,  # what is out is paid for
         stall_s=_SILENCE_S,
+        overlapping=True,
         shards_per_process=max(1, len(plan.shards)),
         shards_per_batch=max(1, ceil(sum(limits) / per_shard)),
     )

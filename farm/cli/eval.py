@@ -99,7 +99,9 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
     if given["stream"] != "-":
         _print(envelope, given["kind"])
     ledger = opened.ledger()
-    why = explain(ledger, ending, deadline_s=given["deadline_s"], command=again)
+    why = explain(
+        ledger, ending, events=opened.events, deadline_s=given["deadline_s"], command=again
+    )
     if why:
         fail(why)
     if watch.failure is not None:  # the same command writes the whole stream

@@ -26,6 +26,7 @@ print(json.dumps({{"text": "right" if number % 2 else "wrong", "confidence": 0.7
                    "usage": {{"prompt_tokens": 2, "completion_tokens": 3}}}}))
 """
 PLUGIN = """
+import os
 from farm.core.generation import Generation
 
 class Model:
@@ -39,6 +40,8 @@ class Model:
             raise ZeroDivisionError("of the plugin")
         if trouble == "text":
             return "right"
+        if trouble == "dies" and task.task_id == "t3":
+            os._exit(7)
         return Generation(self.options.get("text", "right"))
 
 class Slow(Model):
@@ -227,6 +230,32 @@ def test_an_adapter_that_raises_ends_the_run_and_costs_no_other_answer(
     assert (good["calls"], good["answered"], good["wasted"]) == (8, 8, 0)
     status = farm("status", "--store", evaluation.store).json
     assert all(shard["lease"]["Worker"] == "" for shard in status["shards"])
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_shard_that_ends_its_workers_is_found_among_others_and_it_alone_is_charged(
+    tmp_path: Path,
+) -> None:
+    """Twenty-four shards are open at a time; the one that kills is quarantined, and named."""
+    models = tables(
+        tmp_path, odd={"adapter": "teatime", "concurrency": 24, "options": {"trouble": "dies"}}
+    )
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=write_tasks(tmp_path, 24),
+        models=models,
+        more=("--shards", "1024", "--max-attempts", "2"),
+    )
+    done = evaluation.run()
+    assert done.code == 4, done.err
+    events = evaluation.events()
+    failed = {event["shard"] for event in events if event["event"] == "shard.failed"}
+    (quarantined,) = [event["shard"] for event in events if event["event"] == "shard.quarantined"]
+    assert failed == {quarantined}
+    assert f"{quarantined} failed too often and are quarantined ({quarantined}: " in done.err
+    assert "exit code 7" in done.failures[-1]
+    counted = evaluation.report()["outcomes"]["odd"]
+    assert (counted["correct"], counted["pending"]) == (23, 1)
 
 
 def code_tasks(folder: Path) -> str:
