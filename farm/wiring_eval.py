@@ -16,7 +16,7 @@ import msgspec
 
 from farm.adapters.models import read_models
 from farm.adapters.prices import price_name, read_prices
-from farm.adapters.settings import Common, deciding
+from farm.adapters.settings import Common, RecordedSettings, deciding
 from farm.core.cost import Prices
 from farm.core.isolation import isolation_of
 from farm.core.plan import Plan, check_identity
@@ -204,6 +204,15 @@ def _read_models(path: str, names: Sequence[str]) -> dict[str, Common]:
         if name not in models:
             raise SpecError(f"{path!r}: has no model {name!r}; it has {', '.join(models)}")
     return {name: models[name] for name in dict.fromkeys(names or models)}
+
+
+def files_of_models(path: str) -> dict[str, str | None]:
+    """Give the files that models of a models file answer from, by what names them."""
+    return {
+        f"model {name!r}": settings.file
+        for name, settings in read_models(path).items()
+        if isinstance(settings, RecordedSettings)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

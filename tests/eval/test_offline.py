@@ -15,7 +15,15 @@ from farm.core.plan import seed_of
 from farm.report.envelope import build_envelope, to_json
 from farm.stats.evalrun import EvalRun
 from tests.acceptance.shell import Done, farm, fingerprint, strict_json
-from tests.eval.asking import FIXTURE, SAMPLES, Evaluation, figures, mocks, write_tasks
+from tests.eval.asking import (
+    FIXTURE,
+    SAMPLES,
+    Evaluation,
+    everything_in,
+    figures,
+    mocks,
+    write_tasks,
+)
 
 OS_ENFORCED = ("--require-isolation", "os-enforced")
 # Of the ten tasks two are arithmetic. `biased` is right in these; `noisy` says "I am sure" by its
@@ -124,6 +132,57 @@ def test_a_stream_grows_while_the_run_goes(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert len(done.lines) == 240
     assert_rebuilds(done.lines, evaluation.report())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize(
+    "place",
+    ["s/events.jsonl", "s/new", "tasks.jsonl", "mocks.toml", "prices.toml", "c.sqlite",
+     "c.sqlite-wal", "answers.jsonl", "log", "link", "hard"],
+)  # fmt: skip
+def test_a_stream_is_never_written_over_what_the_run_is_made_of(
+    place: str, begun: bool, tmp_path: Path
+) -> None:
+    """Exit code 2, and every file is as it was; links lead to the same files."""
+    (tmp_path / "prices.toml").write_text("[models.m]\ninput = 1\noutput = 1\n")
+    (tmp_path / "answers.jsonl").write_text('{"task_id": "t0", "text": "right"}\n')
+    (tmp_path / "log").write_text("")
+    tasks, models = write_tasks(tmp_path, 2), mocks(tmp_path)
+    with open(models, "a", encoding="utf-8") as file:
+        answers = str(tmp_path / "answers.jsonl")
+        file.write(f'[models.old]\nadapter = "recorded"\nfile = "{answers}"\n')
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=tasks,
+        models=models,
+        more=("--prices", str(tmp_path / "prices.toml"), "--cache", str(tmp_path / "c.sqlite"),
+              "--log-file", str(tmp_path / "log"), "--model", "noisy"),
+    )  # fmt: skip
+    if begun:
+        assert evaluation.run().code == 0
+    elif place.startswith("s/"):
+        return
+    (tmp_path / "link").symlink_to(tmp_path / "tasks.jsonl")
+    (tmp_path / "hard").hardlink_to(tmp_path / "mocks.toml")
+    before = everything_in(tmp_path)
+    done = evaluation.run("--stream", str(tmp_path / place))
+    assert (done.code, len(done.failures)) == (2, 1), done.err
+    assert "--stream" in done.failures[0]
+    assert everything_in(tmp_path) == before
+
+
+def test_a_stream_spares_a_cache_that_only_the_store_knows(tmp_path: Path) -> None:
+    """The store remembers where its answers are; a hard link to its own file is one too."""
+    cache = str(tmp_path / "c.sqlite")
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"), tasks=write_tasks(tmp_path, 2), models=mocks(tmp_path)
+    )
+    assert evaluation.run("--cache", cache).code == 0
+    (tmp_path / "hard").hardlink_to(evaluation.path("events.jsonl"))
+    before = everything_in(tmp_path)
+    for place in (cache, str(tmp_path / "hard")):
+        assert evaluation.run("--stream", place).code == 2
+    assert everything_in(tmp_path) == before
 
 
 def test_samples_give_pass_at_k(tmp_path: Path) -> None:
