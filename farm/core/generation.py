@@ -7,6 +7,7 @@ How a request travels is farm.adapters; what an answer is worth is farm.scoring.
 from __future__ import annotations
 
 from hashlib import sha256
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -121,6 +122,82 @@ class Generation(_Answer, frozen=True, kw_only=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()  # stable words for what was odd about the answer
     failure: Failure | None = None
     latency_s: float | None = None  # of the call that brought it, an attempt fact
+
+
+def flaw_of(generation: Generation) -> str:
+    """Say which field of a generation is not as its contract says, "" when all are.
+
+    Adapters are foreign code, and nothing looks at the types of what they construct.
+    """
+    texts = {
+        name: getattr(generation, name)
+        for name in ("text", "confidence_source", "finish_reason", "model_version", "reasoning")
+    }
+    for name, value in texts.items():
+        if not _is_text(value) and not (value is None and name not in _NEVER_NONE):
+            return f"{name} is {_shown(value)}, not a text of Unicode"
+    for name, value, highest in (
+        ("confidence", generation.confidence, 1.0),
+        ("token_nll", generation.token_nll, None),
+    ):
+        if value is not None and not _is_number(value, highest=highest):
+            bounds = "in [0, 1]" if highest else "at least 0"
+            return f"{name} is {_shown(value)}, not a finite number {bounds}"
+    if generation.token_count is not None and not _is_count(generation.token_count):
+        return f"token_count is {_shown(generation.token_count)}, not a count"
+    return _flaw_of_parts(generation)
+
+
+def _flaw_of_parts(generation: Generation) -> str:
+    usage, failure = generation.usage, generation.failure
+    if usage is not None and not (
+        isinstance(usage, Usage)
+        and all(n is None or _is_count(n) for n in msgspec.structs.astuple(usage))
+    ):
+        return f"usage is {_shown(usage)}, not a Usage of counts"
+    calls, warnings = generation.tool_calls, generation.warnings
+    if not isinstance(calls, tuple | list) or not all(
+        isinstance(call, ToolCall) and _is_text(call.name) and _is_text(call.arguments)
+        for call in calls
+    ):
+        return f"tool_calls is {_shown(calls)}, not a tuple of ToolCall"
+    if not isinstance(warnings, tuple | list) or not all(_is_text(word) for word in warnings):
+        return f"warnings is {_shown(warnings)}, not a tuple of texts"
+    if failure is not None and not (
+        isinstance(failure, Failure)
+        and _is_text(failure.kind)
+        and _is_text(failure.detail)
+        and (failure.status is None or _is_count(failure.status))
+        and (failure.retry_after_s is None or _is_number(failure.retry_after_s))
+        and (failure.retry is None or isinstance(failure.retry, bool))
+    ):
+        return f"failure is {_shown(failure)}, not a Failure"
+    return ""
+
+
+_NEVER_NONE: Final = frozenset({"text", "reasoning"})
+
+
+def _is_text(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    # a quick look: most are, and half a character cannot be written down
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_number(value: object, *, highest: float | None = None) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return 0 <= value < inf and (highest is None or value <= highest)  # false for NaN
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
