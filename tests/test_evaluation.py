@@ -176,7 +176,7 @@ def test_whatever_an_adapter_raises_is_an_error(
             return super().generate(prompt, task)
 
     adapter = Waits("4") if waits else Raises("4")
-    report = run_eval([adapter], [task("a"), task("b"), task("c")], parallel=parallel)  # type: ignore[list-item]
+    report = run_eval([adapter], [task("a"), task("b"), task("c")], parallel=parallel)
     assert [run.outcome for run in report.runs] == ["correct", "error", "correct"]
 
 
@@ -194,7 +194,7 @@ def test_what_is_meant_for_the_whole_process_passes(error: BaseException, waits:
             raise error
 
     with pytest.raises(type(error)):
-        run_eval([Waits("4") if waits else Raises("4")], [task("a")], parallel=False)  # type: ignore[list-item]
+        run_eval([Waits("4") if waits else Raises("4")], [task("a")], parallel=False)
 
 
 @pytest.mark.parametrize(

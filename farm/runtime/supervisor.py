@@ -45,6 +45,9 @@ class Watch(Protocol):
     def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
         """Hear how far a worker is; give what is to be told of it."""
 
+    def ended(self, worker: str) -> None:
+        """Hear that a worker is no more."""
+
 
 class Supervisor:
     """Runs workers on a store until nothing is left that it may do."""
@@ -235,7 +238,11 @@ class Supervisor:
             del self._starting[name]
             if self._draining:
                 shift.dismiss(grace_s=_KILL_GRACE_S)
-            await shift.run()
+            try:
+                await shift.run()
+            finally:
+                if self._watch is not None:
+                    self._watch.ended(name)
             self._judge(shift)
         except FarmError as error:
             self._fail(error)

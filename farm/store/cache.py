@@ -131,7 +131,7 @@ class GenerationCache:
         if row is None:
             return None
         value, checksum = row
-        if checksum != _checksum(digest, value):
+        if checksum != checksum_of(digest, value):
             raise Corrupt(path=self.path, reason=f"the answer {digest.hex()} was changed")
         try:
             return decode_generation(value)
@@ -149,7 +149,7 @@ class GenerationCache:
                 written = self._writer.executemany(
                     "INSERT OR IGNORE INTO generations VALUES (?, ?, ?, ?)",
                     [
-                        (job.digest, job.model, job.value, _checksum(job.digest, job.value))
+                        (job.digest, job.model, job.value, checksum_of(job.digest, job.value))
                         for job in jobs
                     ],
                 ).rowcount
@@ -189,7 +189,8 @@ def _create(path: str) -> None:
         folder.close()
 
 
-def _checksum(digest: bytes, value: bytes) -> bytes:
+def checksum_of(digest: bytes, value: bytes) -> bytes:
+    """Give the checksum that stands beside an answer."""
     return blake2b(digest + value, digest_size=8).digest()
 
 

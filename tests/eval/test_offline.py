@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -455,6 +457,45 @@ def test_verify_finds_what_was_edited(
     assert found.code == 1
     assert found.json["ok"] is False
     assert found.json["problems"], found.out
+
+
+def test_verify_finds_calls_and_answers_that_were_edited(small: Evaluation, tmp_path: Path) -> None:
+    """Both are beside what the ledger seals; nothing is mended, and nothing but that is told."""
+    store = tmp_path / "copy"
+    shutil.copytree(small.store, store)
+    costs = store / "costs.jsonl"
+    lines = costs.read_bytes().splitlines(keepends=True)
+    costs.write_bytes(b"".join([lines[0], b"{}\n", b"what?\n", *lines[1:], b'{"cut']))
+    with closing(sqlite3.connect(store / "generations.sqlite")) as connection, connection:
+        connection.execute(
+            "UPDATE generations SET value = replace(value, 'right', 'wrong') "
+            "WHERE rowid = (SELECT min(rowid) FROM generations)"
+        )
+    before = fingerprint(str(store))
+    done = farm("verify", "--store", str(store))
+    assert (done.code, done.json["ok"]) == (1, False)
+    problems = done.json["problems"]
+    assert [line.split(": ", 1)[1] for line in problems[:2]] == [
+        "line 2 is not an entry",
+        "line 3 is not an entry",
+    ]
+    assert len(problems) == 3, problems
+    assert "generations.sqlite: the answer " in problems[2]
+    assert fingerprint(str(store)) == before
+
+
+@pytest.mark.parametrize("size", [0, 100, 5000])
+def test_verify_finds_an_answer_file_that_is_none(
+    size: int, small: Evaluation, tmp_path: Path
+) -> None:
+    """A file of other bytes is told; one that was just made holds no answer yet, and is whole."""
+    store = tmp_path / "copy"
+    shutil.copytree(small.store, store)
+    (store / "generations.sqlite").write_bytes(b"x" * size)
+    before = fingerprint(str(store))
+    done = farm("verify", "--store", str(store))
+    assert len(done.json["problems"]) == (1 if size else 0), done.json
+    assert fingerprint(str(store)) == before
 
 
 def test_verify_holds_an_unfinished_evaluation(tmp_path: Path) -> None:
