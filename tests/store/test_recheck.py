@@ -21,7 +21,7 @@ def test_answers_that_only_the_log_of_the_database_has_are_checked(tmp_path: Pat
             assert list(cache_problems(str(path))) == []
             log = tmp_path / (path.name + "-wal")
             assert log.stat().st_size > 0
-            cache._writer.execute("UPDATE generations SET value = x'7b'")  # noqa: SLF001  by hand
+            cache._writer.execute("UPDATE generations SET value = x'7b'")
             (problem,) = cache_problems(str(path))
             assert problem == f"{path}: the answer {'0' * 64} was changed"
         finally:
