@@ -48,7 +48,8 @@ _ENDS: Final = frozenset(
 def write_reports(store: DirectoryStore, *, costs: str) -> Envelope:
     """Build the report of an evaluation as it stands, put it into the store, and give it.
 
-    `costs` is the path of the cost ledger. Files that would not change are left alone.
+    `costs` is the path of the cost ledger. Files that would not change are left alone. They hold
+    every answer, so they are their owner's alone, as the rest of the store is.
     """
     runs = recordings(store, names=store.plan.identity.models)
     board = gather(runs)
@@ -77,11 +78,12 @@ def write_reports(store: DirectoryStore, *, costs: str) -> Envelope:
 def _replace(folder: Folder, name: str, pieces: Sequence[bytes]) -> None:
     data = b"".join(pieces)
     try:
-        if folder.read(name) == data:
+        private = not os.stat(name, dir_fd=folder.fd).st_mode & 0o077
+        if private and folder.read(name) == data:
             return
     except FileNotFoundError:
         pass
-    folder.replace_by_pieces(name, [data])
+    folder.replace(name, data)
 
 
 def _title(runs: Sequence[Recorded]) -> str:

@@ -27,12 +27,17 @@ print(json.dumps({{"text": "right" if number % 2 else "wrong", "confidence": 0.7
 """
 PLUGIN = """
 import os
+import sys
 from farm.core.generation import Generation
 
 class Model:
     def __init__(self, name, options):
         self.model_id = name
         self.options = options
+        if options.get("trouble") == "exits":
+            sys.exit("no licence")
+        if options.get("trouble") == "make":
+            raise ValueError("no such weights")
 
     def generate(self, prompt, task):
         trouble = self.options.get("trouble", "")
@@ -48,7 +53,12 @@ class Slow(Model):
     async def generate(self, prompt, task, *, sample=0):
         return Generation(f"right")
 """
-ENTRY_POINTS = "[farm.adapters]\nteatime = teatime_adapter:Model\nslow = teatime_adapter:Slow\n"
+ENTRY_POINTS = """
+[farm.adapters]
+teatime = teatime_adapter:Model
+slow = teatime_adapter:Slow
+lost = teatime_adapter:Lost
+"""
 
 
 def tables(folder: Path, **models: dict[str, Any]) -> str:
@@ -198,6 +208,33 @@ def test_adapters_of_another_package_are_asked_like_ours(tmp_path: Path) -> None
         "waits": 1.0,
         "plain": 0.0,
     }
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"adapter": "teatime", "options": {"trouble": "make"}}, ("ValueError: no such weights",)),
+        ({"adapter": "teatime", "options": {"trouble": "exits"}}, ("SystemExit: no licence",)),
+        ({"adapter": "lost"}, ("teatime_adapter", "Lost")),
+    ],
+)
+def test_an_adapter_that_cannot_be_made_ends_the_run_in_one_line(
+    settings: dict[str, Any], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Before anything is asked; the model is named, and no worker is started anew for it."""
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=write_tasks(tmp_path, 3),
+        models=tables(tmp_path, odd=settings, good={"adapter": "noisy"}),
+    )
+    done = evaluation.run()
+    assert (done.code, len(done.failures)) == (1, 1), done.err
+    for word in ("model 'odd'", *words):
+        assert word in done.failures[0]
+    told = evaluation.events()
+    assert sum(event["event"] == "worker.spawned" for event in told) == 1
+    assert not any(event["event"] == "shard.failed" for event in told)
 
 
 @pytest.mark.usefixtures("plugin")

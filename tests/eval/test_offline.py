@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -350,6 +351,39 @@ def test_every_other_command_reads_the_store_of_an_evaluation(
     verified = farm("verify", "--store", store)
     assert verified.code == 0, verified.out
     assert fingerprint(store) == before
+
+
+def test_a_model_is_found_behind_the_first_mark_after_a_store(tmp_path: Path) -> None:
+    """Names of models may hold an @, as those of served revisions do, and so may folders."""
+    models = tmp_path / "models.toml"
+    models.write_text(
+        '[models."a@1"]\nadapter = "scripted"\nsteps = [{ text = "right" }]\n'
+        '[models."a@2"]\nadapter = "scripted"\nsteps = [{ text = "wrong" }]\n'
+    )
+    (tmp_path / "x").mkdir()
+    store = str(tmp_path / "x@home")
+    evaluation = Evaluation(store=store, tasks=write_tasks(tmp_path, 3), models=str(models))
+    assert evaluation.run().code == 0
+    done = farm("compare", f"{store}@a@1", f"{store}@a@2")
+    assert done.code == 0, done.err
+    assert done.json["difference"] == -1.0
+    done = farm("compare", f"{store}@a@1", f"{store}@a")
+    assert done.code == 1
+    assert f"{store!r} holds a@1, a@2" in done.failures[0]
+
+
+def test_reports_are_their_owners_alone(small: Evaluation, tmp_path: Path) -> None:
+    """They hold every answer; those that an earlier farm left readable are made private."""
+    names = ("report.json", "report.md", "report.html")
+    for name in names:
+        assert stat.S_IMODE(small.path(name).stat().st_mode) == 0o600
+    store = tmp_path / "copy"
+    shutil.copytree(small.store, store)
+    for name in names:
+        (store / name).chmod(0o644)
+    assert farm("eval", "--store", str(store)).code == 0
+    for name in names:
+        assert stat.S_IMODE((store / name).stat().st_mode) == 0o600
 
 
 def unfinished(folder: Path) -> Evaluation:
