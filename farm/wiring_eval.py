@@ -25,8 +25,8 @@ from farm.core.trial import Trials, encode_tasks, has_trials, plan_trials
 from farm.errors import IdentityMismatch, Problem, SpecError
 from farm.files.incarnation import current_incarnation, is_gone
 from farm.files.tasks import validate_file
+from farm.runtime.asked import tasks_of
 from farm.runtime.settings import RunSettings
-from farm.runtime.trials import tasks_of
 from farm.sandbox.runner import Sandbox, Settings, cores
 from farm.scoring.registry import scorer
 from farm.scoring.trial import runs_programs

@@ -21,11 +21,12 @@ from farm.report.build import DETAIL_CASES
 from farm.report.envelope import Costs, Envelope, to_json
 from farm.report.html import page_of, render_html
 from farm.report.markdown import render_markdown
+from farm.runtime.asked import tasks_of
 from farm.runtime.board import envelope_of, gather
 from farm.runtime.casebook import case_rows
 from farm.runtime.settings import RunSettings
 from farm.runtime.tally import Tally
-from farm.runtime.trials import Recorded, recordings, rows_of_shard, tasks_of
+from farm.runtime.trials import Recorded, recordings, rows_of_shard
 from farm.runtime.verify import Verification
 from farm.runtime.verify_trials import verify_evaluation
 from farm.scoring.trial import TrialJudge

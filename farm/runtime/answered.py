@@ -9,14 +9,11 @@ from farm.core.generation import Generation
 from farm.core.isolation import weakest
 from farm.core.plan import Shard
 from farm.core.receipt import Receipt, build_receipt
-from farm.core.result import CaseResult, counts
 from farm.core.task import TaskSpec
 from farm.core.trial import Trial, read_trial
 from farm.errors import Corrupt
 from farm.runtime.worker import decode_cases
-from farm.scoring.registry import scorer
 from farm.scoring.trial import Verdict
-from farm.stats.evalrun import EvalRun
 
 Judge = Callable[[str, TaskSpec, Generation], Verdict]
 
@@ -39,34 +36,6 @@ def receipt_of(
         worker_pid=worker_pid,
         isolation=weakest({around for _, around in verdicts if around is not None}),
         answers=encode_answers(answers),
-    )
-
-
-def row_of(
-    model: str, task: TaskSpec, sample: int, verdict: CaseResult, answer: Generation
-) -> EvalRun:
-    """Return an answered trial as a row of statistics."""
-    counted = counts(verdict.outcome)
-    told: dict[str, object] = {
-        "metric_version": scorer(task.metric_name).version,
-        "post_process": task.post_process,
-    }
-    if answer.failure is not None:
-        told["error"] = f"{answer.failure.kind}: {answer.failure.detail}"
-    return EvalRun(
-        model_id=model,
-        task_id=task.task_id,
-        sample=sample,
-        category=task.category,
-        metric_name=task.metric_name,
-        score=verdict.score if counted else None,
-        correct=verdict.correct if counted else None,
-        outcome=verdict.outcome,
-        confidence=answer.confidence,
-        token_nll=answer.token_nll,
-        token_count=answer.token_count,
-        latency_s=answer.latency_s,
-        metadata=told,
     )
 
 

@@ -28,9 +28,9 @@ from farm.config import variables_named
 from farm.core.event import Note
 from farm.core.message import MAX_LINE_BYTES, Batch, Message, Ready, Stopped, decode_batch
 from farm.errors import FarmError, SpecError, StorageError
+from farm.runtime.asked import tasks_of
 from farm.runtime.asker import Asker
 from farm.runtime.settings import RunSettings
-from farm.runtime.trials import tasks_of
 from farm.runtime.worker_main import die_with_parent, open_protocol
 from farm.scoring.trial import TrialJudge
 from farm.store.cache import GenerationCache

@@ -20,10 +20,12 @@ import msgspec
 
 from farm.adapters.protocol import ModelAdapter
 from farm.core.generation import Generation, failed, flaw_of
+from farm.core.result import CaseResult, counts
 from farm.core.task import TaskSpec, render_prompt
 from farm.core.trial import Trial
 from farm.errors import SpecError
-from farm.runtime.answered import Judge, row_of
+from farm.runtime.answered import Judge
+from farm.scoring.registry import scorer
 from farm.stats.evalrun import EvalRun
 
 _SHOWN: Final = 500  # characters of a foreign error
@@ -112,9 +114,37 @@ def _row(job: Job, waiter: _Waiter, judge: Judge) -> EvalRun:
     answer = msgspec.structs.replace(given, latency_s=elapsed_s)
     trial = Trial(adapter.model_id, task.task_id, sample)
     verdict, _ = judge(trial.id, task, answer)
-    return row_of(adapter.model_id, task, sample, verdict, answer)
+    return _row_of(adapter.model_id, task, sample, verdict, answer)
 
 
 def _call(adapter: ModelAdapter, task: TaskSpec, sample: int) -> object:
     more = {"sample": sample} if "sample" in inspect.signature(adapter.generate).parameters else {}
     return adapter.generate(render_prompt(task), task, **more)
+
+
+def _row_of(
+    model: str, task: TaskSpec, sample: int, verdict: CaseResult, answer: Generation
+) -> EvalRun:
+    """Return an answered trial as a row of statistics."""
+    counted = counts(verdict.outcome)
+    told: dict[str, object] = {
+        "metric_version": scorer(task.metric_name).version,
+        "post_process": task.post_process,
+    }
+    if answer.failure is not None:
+        told["error"] = f"{answer.failure.kind}: {answer.failure.detail}"
+    return EvalRun(
+        model_id=model,
+        task_id=task.task_id,
+        sample=sample,
+        category=task.category,
+        metric_name=task.metric_name,
+        score=verdict.score if counted else None,
+        correct=verdict.correct if counted else None,
+        outcome=verdict.outcome,
+        confidence=answer.confidence,
+        token_nll=answer.token_nll,
+        token_count=answer.token_count,
+        latency_s=answer.latency_s,
+        metadata=told,
+    )

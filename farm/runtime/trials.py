@@ -23,11 +23,12 @@ from farm.core.plan import Plan, Shard
 from farm.core.receipt import Receipt, read_receipt, receipt_name
 from farm.core.result import PENDING, CaseResult, counts
 from farm.core.task import TaskSpec
-from farm.core.trial import decode_tasks, has_trials, read_trial
+from farm.core.trial import has_trials, read_trial
 from farm.errors import Corrupt
+from farm.runtime.asked import tasks_of
 from farm.scoring.registry import scorer
 from farm.stats.evalrun import EvalRun
-from farm.store.protocol import TASKS_FILE, Store
+from farm.store.protocol import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +101,6 @@ def recordings(store: Store, *, names: Sequence[str]) -> list[Recorded]:
         Recorded(model=name, store=store, ledger=ledger, asked=asked, tasks=tasks)
         for name, asked in zip(names, store.plan.identity.models, strict=True)
     ]
-
-
-def tasks_of(store: Store) -> dict[str, TaskSpec]:
-    """Read the tasks of an evaluation, by id, in their order."""
-    tasks = decode_tasks(store.read_kept(TASKS_FILE), path=TASKS_FILE)
-    return {task.task_id: task for task in tasks}
 
 
 def facts(run: Recorded) -> Iterator[tuple[Facts, CaseResult | None]]:

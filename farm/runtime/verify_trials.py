@@ -17,7 +17,7 @@ from farm.core.task import TaskSpec
 from farm.core.trial import Trials, plan_trials
 from farm.errors import FarmError, SpecError
 from farm.runtime.answered import Judge, judged_again, trials_of
-from farm.runtime.trials import tasks_of
+from farm.runtime.asked import tasks_of
 from farm.runtime.verify import Verification, verify
 from farm.scoring.registry import scorer
 from farm.store.protocol import MODELS_FILE, TASKS_FILE, Store

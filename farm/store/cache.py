@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -34,6 +34,11 @@ CREATE TABLE IF NOT EXISTS generations (
     checksum BLOB NOT NULL
 )
 """
+_SELECT: Final = "SELECT digest, value, checksum FROM generations WHERE digest IN"
+_INSERT: Final = "INSERT OR IGNORE INTO generations VALUES"
+# of one statement: each step of one lets go of the interpreter, and waits to have it again
+_ROWS: Final = 100
+Row = TypeVar("Row")
 
 
 class _Keep(msgspec.Struct, frozen=True):
@@ -118,19 +123,20 @@ class GenerationCache:
 
     def _find_all(self, jobs: list[list[bytes]]) -> list[list[Generation | None]]:
         with self._errors():
-            self._reader.execute("BEGIN")  # one look at what others wrote for all of them
-            try:
-                return [[self._look_up(self._reader, digest) for digest in job] for job in jobs]
-            finally:
-                self._reader.execute("COMMIT")
+            kept = self._look_up(self._reader, [digest for job in jobs for digest in job])
+        return [[kept.get(digest) for digest in job] for job in jobs]
 
-    def _look_up(self, connection: sqlite3.Connection, digest: bytes) -> Generation | None:
-        row = connection.execute(
-            "SELECT value, checksum FROM generations WHERE digest = ?", (digest,)
-        ).fetchone()
-        if row is None:
-            return None
-        value, checksum = row
+    def _look_up(
+        self, connection: sqlite3.Connection, digests: Sequence[bytes]
+    ) -> dict[bytes, Generation]:
+        kept: dict[bytes, Generation] = {}
+        for part in _parts(digests):
+            marks = ", ".join("?" * len(part))
+            rows = connection.execute(f"{_SELECT} ({marks})", part)
+            kept |= {row[0]: self._read(*row) for row in rows}
+        return kept
+
+    def _read(self, digest: bytes, value: bytes, checksum: bytes) -> Generation:
         if checksum != checksum_of(digest, value):
             raise Corrupt(path=self.path, reason=f"the answer {digest.hex()} was changed")
         try:
@@ -143,24 +149,29 @@ class GenerationCache:
         """Write a group in one commit; give the answers that count, None where all are new."""
         if self._poison:
             raise StorageError(path=self.path, reason=self._poison)
+        rows = [
+            (job.digest, job.model, job.value, checksum_of(job.digest, job.value)) for job in jobs
+        ]
+        kept: dict[bytes, Generation] = {}
         with self._errors(writing=True):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
-                written = self._writer.executemany(
-                    "INSERT OR IGNORE INTO generations VALUES (?, ?, ?, ?)",
-                    [
-                        (job.digest, job.model, job.value, checksum_of(job.digest, job.value))
-                        for job in jobs
-                    ],
-                ).rowcount
-                earlier: list[Generation | None] = [None] * len(jobs)
-                if written < len(jobs):
-                    earlier = [self._look_up(self._writer, job.digest) for job in jobs]
+                if self._insert(rows) < len(rows):
+                    kept = self._look_up(self._writer, [job.digest for job in jobs])
                 self._writer.execute("COMMIT")
             finally:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
-        return earlier
+        return [kept.get(job.digest) for job in jobs]
+
+    def _insert(self, rows: Sequence[tuple[bytes, str, bytes, bytes]]) -> int:
+        """Insert what is not there yet; return how many rows that were."""
+        written = 0
+        for part in _parts(rows):
+            marks = ", ".join(["(?, ?, ?, ?)"] * len(part))
+            values = [value for row in part for value in row]
+            written += self._writer.execute(f"{_INSERT} {marks}", values).rowcount
+        return written
 
     @contextlib.contextmanager
     def _errors(self, *, writing: bool = False) -> Iterator[None]:
@@ -187,6 +198,11 @@ def _create(path: str) -> None:
         folder.sync()
     finally:
         folder.close()
+
+
+def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    for start in range(0, len(rows), _ROWS):
+        yield rows[start : start + _ROWS]
 
 
 def checksum_of(digest: bytes, value: bytes) -> bytes:

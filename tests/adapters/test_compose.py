@@ -95,6 +95,53 @@ def test_two_tasks_that_ask_the_same_at_once_buy_one_answer(tmp_path: Path) -> N
     assert (spending.calls, spending.wasted) == (1, 0)
 
 
+def test_what_is_looked_up_ahead_is_bought_once_all_the_same(tmp_path: Path) -> None:
+    """Equal calls in one look, a second look while the call is out, and the call after its end.
+
+    Each look finds nothing kept yet; none of the later calls may take that for still true.
+    """
+
+    async def story() -> tuple[int, list[str]]:
+        is_out, may_end = asyncio.Event(), asyncio.Event()
+
+        async def handle(received: Received, wire: Wire) -> None:
+            is_out.set()
+            await may_end.wait()
+            await wire.reply(answer("four"))
+
+        async with (
+            Loopback(handle) as server,
+            surroundings(tmp_path) as around,
+            model(server.url, around) as asked,
+        ):
+            one, other = asked.call("p", task("a")), asked.call("p", task("b"))
+            await asked.look_ahead([one, other])
+            first = asyncio.ensure_future(asked.answer(one))
+            await is_out.wait()
+            await asked.look_ahead([one, other])
+            may_end.set()
+            given = [await first, await asked.answer(other), await asked.answer(one)]
+            return len(server.received), [generation.text for generation in given]
+
+    assert run(story()) == (1, ["four"] * 3)
+
+
+def test_what_was_kept_is_given_after_a_look_ahead(tmp_path: Path) -> None:
+    """By another process that used the same file: nothing is bought, as without the look."""
+
+    async def story() -> int:
+        async with Loopback(saying("four")) as server:
+            for _ in range(2):
+                async with surroundings(tmp_path) as around, model(server.url, around) as asked:
+                    calls = [asked.call(f"p{number}", task()) for number in range(3)]
+                    await asked.look_ahead(calls)
+                    for call in [*calls, *calls]:
+                        assert (await asked.answer(call)).text == "four"
+            return len(server.received)
+
+    assert run(story()) == 3
+
+
 def test_of_two_that_ask_the_same_at_once_the_second_asks_where_the_first_failed(
     tmp_path: Path,
 ) -> None:

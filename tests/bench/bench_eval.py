@@ -43,10 +43,14 @@ from inspect_ai.scorer import exact
 count, prompt, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dataset = MemoryDataset([Sample(input=f"{prompt}{n}", target="The answer is 42.", id=n)
                          for n in range(count)])
-from inspect_ai.model import ModelOutput, get_model
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+# without a usage of its own the mock counts tokens, by a vocabulary that it fetches
+usage = ModelUsage(input_tokens=20, output_tokens=6, total_tokens=26)
 def answers():
     while True:
-        yield ModelOutput.from_content("mockllm/model", "The answer is 42.")
+        output = ModelOutput.from_content("mockllm/model", "The answer is 42.")
+        output.usage = usage
+        yield output
 model = get_model("mockllm/model", custom_outputs=answers())
 log = eval(Task(dataset=dataset, scorer=exact()), model=model, display="none", log_dir=folder,
            max_connections=int(sys.argv[4]), max_samples=int(sys.argv[4]))[0]

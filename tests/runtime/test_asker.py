@@ -17,8 +17,8 @@ from farm.core.generation import Generation
 from farm.core.message import Assignment, Batch, Message, Returned, Scored
 from farm.core.task import TaskSpec
 from farm.errors import FarmError, SandboxLost, SpecError, StorageError
+from farm.runtime.asked import tasks_of
 from farm.runtime.asker import Asker
-from farm.runtime.trials import tasks_of
 from farm.scoring.trial import TrialJudge, Verdict
 from farm.store.directory import DirectoryStore
 from farm.wiring_eval import Selection, ensure_evaluation

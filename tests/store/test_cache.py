@@ -109,6 +109,25 @@ def test_the_first_answer_kept_is_the_one_that_counts(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_many_answers_are_kept_and_found_at_once(tmp_path: Path) -> None:
+    """250 of them, more than one statement takes; half were there, twenty are asked for twice."""
+
+    async def story() -> None:
+        async with opened(tmp_path / "g.sqlite") as cache:
+            before = [cache.keep(digest(n), Generation("old"), model="m") for n in range(125)]
+            await asyncio.gather(*before)
+            keeping = [cache.keep(digest(n), Generation("new"), model="m") for n in range(250)]
+            kept = [generation.text for generation in await asyncio.gather(*keeping)]
+            assert kept == ["old"] * 125 + ["new"] * 125
+            asked = [*range(260), *range(20)]
+            found = await cache.find_many([digest(n) for n in asked])
+            texts = [None if one is None else one.text for one in found]
+            assert texts == ["old"] * 125 + ["new"] * 125 + [None] * 10 + ["old"] * 20
+            assert cache.count() == 250
+
+    asyncio.run(story())
+
+
 def test_answers_that_come_together_share_a_commit(tmp_path: Path) -> None:
     """A thousand answers in one go: the log grows by one commit, not by a thousand."""
 
