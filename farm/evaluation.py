@@ -51,8 +51,10 @@ def run_eval(
 
     In parallel, at most `max_workers` calls are out at a time, and adapters are called from
     several threads. Otherwise all is done in this thread, in the order of the rows; the scores
-    are the same. What an adapter raises makes its trial an error. Raises SpecError for two
-    adapters of one id, two tasks of one id, and an adapter that gives no Generation;
+    are the same. What an adapter raises makes its trial an error, as does a Generation whose
+    fields break their contract; MemoryError, KeyboardInterrupt and SystemExit pass. Raises
+    SpecError for two adapters of one id, two tasks of one id, and an adapter that gives no
+    Generation at all, by its name;
     SandboxUnavailable where tasks run programs and this machine does not isolate them.
     """
     adapters, tasks = list(adapters), list(tasks)
@@ -92,9 +94,19 @@ def _check(
         ("model", [adapter.model_id for adapter in adapters]),
         ("task", [task.task_id for task in tasks]),
     ):
-        for name in ids:
-            if ids.count(name) > 1:
-                raise SpecError(f"{what} {name!r} is there twice: give each a name of its own")
+        name = _twice(ids)
+        if name is not None:
+            raise SpecError(f"{what} {name!r} is there twice: give each a name of its own")
+
+
+def _twice(names: Sequence[str]) -> str | None:
+    """Give the first name that was there before, None when there is none."""
+    met: set[str] = set()
+    for name in names:
+        if name in met:
+            return name
+        met.add(name)
+    return None
 
 
 @contextmanager

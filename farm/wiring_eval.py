@@ -16,7 +16,7 @@ import msgspec
 
 from farm.adapters.models import read_models
 from farm.adapters.prices import price_name, read_prices
-from farm.adapters.settings import Common, deciding
+from farm.adapters.settings import Common, RecordedSettings, deciding
 from farm.config import variables_named
 from farm.core.cost import Prices
 from farm.core.isolation import isolation_of
@@ -207,6 +207,15 @@ def _read_models(path: str, names: Sequence[str]) -> dict[str, Common]:
     return {name: models[name] for name in dict.fromkeys(names or models)}
 
 
+def files_of_models(path: str) -> dict[str, str | None]:
+    """Give the files that models of a models file answer from, by what names them."""
+    return {
+        f"model {name!r}": settings.file
+        for name, settings in read_models(path).items()
+        if isinstance(settings, RecordedSettings)
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """How models are asked, apart from what decides on their answers."""
@@ -274,6 +283,7 @@ def prepared(
         isolation=isolation,
         deadline_grace_s=settings.grace_s,  # what is out is paid for
         stall_s=_SILENCE_S,
+        overlapping=True,
         shards_per_process=max(1, len(plan.shards)),
         shards_per_batch=max(1, ceil(sum(limits) / per_shard)),
     )

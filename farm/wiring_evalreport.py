@@ -31,9 +31,11 @@ from farm.runtime.verify import Verification
 from farm.runtime.verify_trials import verify_evaluation
 from farm.scoring.trial import TrialJudge
 from farm.stats.evalrun import EvalRun
+from farm.store.cacheplace import CACHE_FILE
 from farm.store.costs import read_spending
 from farm.store.directory import DirectoryStore
-from farm.wiring_eval import programs_for
+from farm.store.recheck import cache_problems, ledger_problems
+from farm.wiring_eval import costs_of, programs_for
 
 if TYPE_CHECKING:
     from farm.sandbox.runner import Sandbox
@@ -47,7 +49,8 @@ _ENDS: Final = frozenset(
 def write_reports(store: DirectoryStore, *, costs: str) -> Envelope:
     """Build the report of an evaluation as it stands, put it into the store, and give it.
 
-    `costs` is the path of the cost ledger. Files that would not change are left alone.
+    `costs` is the path of the cost ledger. Files that would not change are left alone. They hold
+    every answer, so they are their owner's alone, as the rest of the store is.
     """
     runs = recordings(store, names=store.plan.identity.models)
     board = gather(runs)
@@ -76,11 +79,12 @@ def write_reports(store: DirectoryStore, *, costs: str) -> Envelope:
 def _replace(folder: Folder, name: str, pieces: Sequence[bytes]) -> None:
     data = b"".join(pieces)
     try:
-        if folder.read(name) == data:
+        private = not os.stat(name, dir_fd=folder.fd).st_mode & 0o077
+        if private and folder.read(name) == data:
             return
     except FileNotFoundError:
         pass
-    folder.replace_by_pieces(name, [data])
+    folder.replace(name, data)
 
 
 def _title(runs: Sequence[Recorded]) -> str:
@@ -108,11 +112,23 @@ def recheck(
     require_isolation: str | None,
     allow_unisolated: bool,
 ) -> Verification:
-    """Verify the store of an evaluation; programs among its answers are run again."""
+    """Verify the store of an evaluation; programs among its answers are run again.
+
+    Answers and calls that are kept in the store are checked as they stand.
+    """
+
+    def around() -> Iterator[str]:
+        yield from ledger_problems(costs_of(store))
+        yield from cache_problems(os.path.join(store.path, CACHE_FILE))
+
     settings = RunSettings(require_isolation=require_isolation, allow_unisolated=allow_unisolated)
     with _programs_of_tasks(store, settings) as programs:
         return verify_evaluation(
-            store, digests=digests, receipt_names=receipt_names, judge=TrialJudge(programs)
+            store,
+            digests=digests,
+            receipt_names=receipt_names,
+            judge=TrialJudge(programs),
+            around=around,
         )
 
 
@@ -167,6 +183,10 @@ class Onlooker:
     def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
         """Take how far a worker is."""
         return self._tally.take(worker, pulse)
+
+    def ended(self, worker: str) -> None:
+        """Take note that a worker is no more."""
+        self._tally.ended(worker)
 
     def _rows(self, lease: Lease) -> Iterator[tuple[EvalRun, Generation]]:
         return rows_of_shard(self._runs, self._shards[lease.shard], lease)

@@ -19,6 +19,7 @@ from farm import (
     RuleBasedAdapter,
     SpecError,
     TaskSpec,
+    evaluation,
     run_eval,
 )
 
@@ -148,6 +149,109 @@ def test_what_an_adapter_raises_is_an_error_and_no_wrong_answer(parallel: bool) 
     assert failed.metadata["error"] == "program: ConnectionError: no route"
     assert report.envelope["leaderboard"][0]["mean_score"] == 1.0
     assert report.envelope["accuracy"]["says"]["not_scored"] == 1
+
+
+class OfItsOwn(BaseException):
+    """What a library may raise past `except Exception`."""
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    "error", [SpecError("odd"), asyncio.CancelledError(), OfItsOwn("odd"), StopIteration("odd")]
+)
+def test_whatever_an_adapter_raises_is_an_error(
+    error: BaseException, waits: bool, parallel: bool
+) -> None:
+    """Our own errors and cancellations of its own making as well."""
+
+    class Raises(Says):
+        def generate(self, prompt: str, task: TaskSpec) -> Generation:
+            if task.task_id == "b":
+                raise error
+            return super().generate(prompt, task)
+
+    class Waits(Raises):
+        async def generate(self, prompt: str, task: TaskSpec) -> Generation:  # type: ignore[override]
+            return super().generate(prompt, task)
+
+    adapter = Waits("4") if waits else Raises("4")
+    report = run_eval([adapter], [task("a"), task("b"), task("c")], parallel=parallel)
+    assert [run.outcome for run in report.runs] == ["correct", "error", "correct"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), SystemExit(3)])
+def test_what_is_meant_for_the_whole_process_passes(error: BaseException, waits: bool) -> None:
+    """From a coroutine too, whose loop it would end without anybody hearing of it."""
+
+    class Raises(Says):
+        def generate(self, prompt: str, task: TaskSpec) -> Generation:
+            raise error
+
+    class Waits(Says):
+        async def generate(self, prompt: str, task: TaskSpec) -> Generation:  # type: ignore[override]
+            raise error
+
+    with pytest.raises(type(error)):
+        run_eval([Waits("4") if waits else Raises("4")], [task("a")], parallel=False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        (Generation(None), "text is None"),  # type: ignore[arg-type]
+        (Generation(4), "text is 4"),  # type: ignore[arg-type]
+        (Generation(b"4"), "text is b'4'"),  # type: ignore[arg-type]
+        (Generation("4\ud800"), "text is"),
+        (Generation("4", "0.5"), "confidence is '0.5'"),  # type: ignore[arg-type]
+        (Generation("4", float("nan")), "confidence is nan"),
+        (Generation("4", 1.5), "confidence is 1.5"),
+        (Generation("4", True), "confidence is True"),
+        (Generation("4", token_nll=float("inf")), "token_nll is inf"),
+        (Generation("4", token_nll=-1.0), "token_nll is -1.0"),
+        (Generation("4", token_count=-1), "token_count is -1"),
+        (Generation("4", token_count=2.5), "token_count is 2.5"),  # type: ignore[arg-type]
+        (Generation("4", usage={"prompt_tokens": 1}), "usage is"),  # type: ignore[arg-type]
+        (Generation("4", finish_reason=7), "finish_reason is 7"),  # type: ignore[arg-type]
+        (Generation("4", finish_reason=["stop"]), "finish_reason is ['stop']"),  # type: ignore[arg-type]
+        (Generation("4", warnings=(1,)), "warnings is (1,)"),  # type: ignore[arg-type]
+        (Generation("4", tool_calls=None), "tool_calls is None"),  # type: ignore[arg-type]
+        (Generation("4", failure="no"), "failure is 'no'"),  # type: ignore[arg-type]
+    ],
+)
+@pytest.mark.parametrize("parallel", [True, False])
+def test_fields_that_break_their_contract_are_an_error_of_that_trial(
+    answer: Generation, word: str, parallel: bool
+) -> None:
+    """The contract of each field stands at `Generation`; nobody else is harmed."""
+
+    class Odd(Says):
+        def generate(self, prompt: str, task: TaskSpec) -> Generation:
+            return answer if task.task_id == "b" else super().generate(prompt, task)
+
+    report = run_eval([Odd("4")], [task("a"), task("b"), task("c")], parallel=parallel)
+    assert [run.outcome for run in report.runs] == ["correct", "error", "correct"]
+    assert str(report.runs[1].metadata["error"]).startswith(f"malformed: {word}")
+
+
+def test_names_are_checked_in_a_time_that_grows_as_they_do() -> None:
+    """Each of 3,000 names is compared with few others: 9 million comparisons would be all."""
+    compared = 0
+
+    class Counted(str):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    names = [Counted(f"t{number}") for number in range(3_000)]
+    found = evaluation._twice(names)
+    assert found is None
+    assert compared < 30_000
+    assert evaluation._twice([*names, Counted("t7")]) == "t7"
 
 
 def test_the_answer_is_post_processed_and_timed() -> None:

@@ -16,6 +16,7 @@ from farm.cli import eval_options, options
 from farm.cli.eval_options import EvalFlags
 from farm.cli.kinds import FilledPath
 from farm.cli.main import fail
+from farm.cli.overwriting import check_stream
 from farm.config import Environment, read_environment
 from farm.core.printable import printable
 from farm.log import Log
@@ -71,6 +72,7 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
 
     environment = read_environment()
     asking = eval_options.asking_of(given)
+    _check_stream(store, given)
     with Log(
         environment=environment,
         log_format=given["log_format"],
@@ -99,12 +101,35 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
     if given["stream"] != "-":
         _print(envelope, given["kind"])
     ledger = opened.ledger()
-    why = explain(ledger, ending, deadline_s=given["deadline_s"], command=again)
+    why = explain(
+        ledger, ending, events=opened.events, deadline_s=given["deadline_s"], command=again
+    )
     if why:
         fail(why)
     if watch.failure is not None:  # the same command writes the whole stream
         raise watch.failure
     ctx.exit(exit_code_of(ledger, ending))
+
+
+def _check_stream(store: str, given: EvalFlags) -> None:
+    """Refuse a stream that would be written over what the run is made of."""
+    path = given["stream"]
+    if path is None or path == "-":
+        return
+    from farm.store.cacheplace import remembered_place
+
+    inputs = {
+        "--tasks": given["tasks"],
+        "--models": given["models"],
+        "--prices": given["prices"],
+        "--log-file": given["log_file"],
+    }
+    if given["models"] is not None:
+        from farm.wiring_eval import files_of_models
+
+        inputs |= files_of_models(given["models"])
+    cache = given["cache"] or remembered_place(store)
+    check_stream(path, store=store, inputs=inputs, cache=cache)
 
 
 def _view(

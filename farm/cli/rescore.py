@@ -52,7 +52,7 @@ def command(
         ending = run(new, settings, on_events=log.write)
     options.print_json(rescoring(old, new))
     ledger = new.ledger()
-    why = explain(ledger, ending, deadline_s=0, command=settings.again)
+    why = explain(ledger, ending, events=new.events, deadline_s=0, command=settings.again)
     if why:
         fail(why)
     ctx.exit(exit_code_of(ledger, ending))

@@ -115,7 +115,13 @@ def command(
         ending = run(opened, settings, on_events=log.write)
     options.print_json(report_of(opened, detail=detail, published=ending.published))
     ledger = opened.ledger()
-    why = explain(ledger, ending, deadline_s=settings.deadline_s, command=settings.again)
+    why = explain(
+        ledger,
+        ending,
+        events=opened.events,
+        deadline_s=settings.deadline_s,
+        command=settings.again,
+    )
     if why:
         fail(why)
     ctx.exit(exit_code_of(ledger, ending))

@@ -8,7 +8,7 @@ import msgspec
 
 from farm.errors import SpecError
 from farm.report.compare import RunSide
-from farm.store.directory import DirectoryStore
+from farm.store.directory import DirectoryStore, exists
 from farm.wiring import open_store
 
 
@@ -55,10 +55,17 @@ def read_pair(first: str, second: str) -> tuple[RunSide, RunSide]:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Tell a store's path from the model behind it; a folder of just that name goes first."""
-    folder, mark, model = path.rpartition("@")
-    if mark and folder and not os.path.isdir(path):
-        return folder, model
+    """Tell a store's path from the model behind it; a folder of just that name goes first.
+
+    Both may hold the mark: the store is what stands before the first mark that makes it one.
+    """
+    if os.path.isdir(path):
+        return path, ""
+    marks = [place for place, letter in enumerate(path) if letter == "@" and place]
+    for is_it in (exists, os.path.isdir):  # a folder that is no store is refused by its name
+        for place in marks:
+            if is_it(path[:place]):
+                return path[:place], path[place + 1 :]
     return path, ""
 
 

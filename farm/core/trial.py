@@ -162,11 +162,13 @@ def _case(trial: Trial, task: TaskSpec) -> Case:
 
 
 def _check_names(trials: Trials) -> None:
+    met: set[str] = set()
     for name in trials.models:
         if _MARK in name:
             raise SpecError(f"model {name!r}: a name must not hold {_MARK!r}")
-        if trials.models.count(name) > 1:
+        if name in met:
             raise SpecError(f"model {name!r} is there twice: give each a name of its own")
+        met.add(name)
     longest = max((len(Trial(m, "", trials.samples).id.encode()) for m in trials.models), default=0)
     for task in trials.tasks:
         if longest + len(task.task_id.encode()) > MAX_ID_BYTES:

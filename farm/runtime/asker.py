@@ -3,6 +3,7 @@
 Shards are begun ahead of some model's calls, so that no endpoint waits for the slow trial of
 another shard. It is published when all its trials have a verdict. One with a call that
 failed and may still be answered is given back, unless errors are to be accepted as they are.
+What goes wrong over one trial costs that trial and no other.
 Which adapter a model has, and where answers are kept, is not this loop's business.
 """
 
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 
 from farm.adapters.protocol import Call, Model
 from farm.core.event import Note
-from farm.core.generation import Generation
+from farm.core.generation import Generation, failed
 from farm.core.message import (
     Assignment,
     Batch,
@@ -34,7 +35,7 @@ from farm.core.receipt import encode_receipt, receipt_name, refer
 from farm.core.result import counts
 from farm.core.task import TaskSpec, render_prompt
 from farm.core.trial import Trial
-from farm.errors import Halted
+from farm.errors import Busy, Corrupt, Halted, SandboxUnavailable, StorageError
 from farm.runtime.answered import receipt_of, trials_of
 from farm.scoring.trial import TrialJudge, Verdict, runs_programs
 from farm.store.protocol import Store
@@ -42,7 +43,10 @@ from farm.store.protocol import Store
 _MOST_OPEN: Final = 4096  # trials in memory, whatever the models bear
 _PULSE_S: Final = 0.5
 _NOTES: Final = 50  # in one message
+_SHOWN: Final = 500  # characters of a foreign error
 _GATHER_S: Final = 0.05  # receipts that come within it are made durable together
+# what concerns the run and not one trial: its store, its cache, this machine
+_OF_THE_RUN: Final = (MemoryError, StorageError, Corrupt, Busy, Halted, SandboxUnavailable)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,6 +67,9 @@ class _Place(NamedTuple):
     number: int
     trial: Trial
     call: Call
+
+
+_Judged = tuple[Generation, Verdict]
 
 
 class _Desk:
@@ -112,7 +119,8 @@ class Asker:
     """Executes batches of assignments by asking models.
 
     `models` and `limits` are by model id. `settle` makes the cost ledger durable, `cost` says
-    what was spent. What `Store` or models raise, `Halted` apart, passes out of `run`.
+    what was spent. What models and the judge raise makes that trial a failure, but for what
+    tells of the run's own store, cache or machine: that passes out of `run`, except `Halted`.
     """
 
     def __init__(
@@ -226,10 +234,11 @@ class Asker:
         shards = [self._open(assignment) for assignment in assignments]
         for name, desk in self._desks.items():
             places = [
-                _Place(shard, number, trial, self._call(desk, trial))
+                place
                 for shard in shards
                 for number, trial in enumerate(shard.trials)
                 if trial.model == name
+                and (place := self._place(desk, shard, number=number, trial=trial)) is not None
             ]
             await desk.model.look_ahead([place.call for place in places])
             for place in places:
@@ -253,9 +262,19 @@ class Asker:
             left=count,
         )
 
-    def _call(self, desk: _Desk, trial: Trial) -> Call:
+    def _place(self, desk: _Desk, shard: _Open, *, number: int, trial: Trial) -> _Place | None:
+        """Say what is to be asked; None where that cannot be said, and the trial has failed."""
         task = self._tasks[trial.task]
-        return desk.model.call(self._prompts[trial.task], task, sample=trial.sample)
+        try:
+            call = desk.model.call(self._prompts[trial.task], task, sample=trial.sample)
+        except _OF_THE_RUN:
+            raise
+        except Exception as error:  # noqa: BLE001  adapters are foreign code; one trial is lost
+            answer = _broken(error)
+            self._open_trials -= 1
+            self._take(desk, shard, number, (answer, self._judge(trial.id, task, answer)))
+            return None
+        return _Place(shard, number, trial, call)
 
     async def _ask_on(self, desk: _Desk, group: asyncio.TaskGroup) -> None:
         """Ask what waits at a desk, one trial after another; after `stop` nothing more."""
@@ -264,28 +283,45 @@ class Asker:
                 place = desk.waiting.popleft()
                 if self._queue:
                     self._moved.set()
-                answer = await desk.model.answer(place.call)
+                try:
+                    answer = await desk.model.answer(place.call)
+                except _OF_THE_RUN:
+                    raise
+                except asyncio.CancelledError as error:
+                    if _is_cancelled():
+                        raise
+                    answer = _broken(error)  # an adapter's own
+                except Exception as error:  # noqa: BLE001  adapters are foreign code
+                    answer = _broken(error)
                 self._open_trials -= 1
                 if place.trial.task in self._programs:  # they take their time, and no seat
                     group.create_task(self._run_program(desk, place, answer))
                 else:
-                    self._take(desk, place, answer, self._verdict(place.trial, answer))
+                    judged = self._verdict(place.trial, answer)
+                    self._take(desk, place.shard, place.number, judged)
         except Halted as error:
             self._halt(error)
         finally:
             desk.askers -= 1
 
-    def _verdict(self, trial: Trial, answer: Generation) -> Verdict:
-        return self._judge(trial.id, self._tasks[trial.task], answer)
+    def _verdict(self, trial: Trial, answer: Generation) -> _Judged:
+        task = self._tasks[trial.task]
+        try:
+            return answer, self._judge(trial.id, task, answer)
+        except _OF_THE_RUN:
+            raise
+        except Exception as error:  # noqa: BLE001  a fault of one metric costs no other trial
+            broken = _broken(error, text=answer.text)
+            return broken, self._judge(trial.id, task, broken)
 
     async def _run_program(self, desk: _Desk, place: _Place, answer: Generation) -> None:
-        verdict = await asyncio.to_thread(self._verdict, place.trial, answer)
-        self._take(desk, place, answer, verdict)
+        judged = await asyncio.to_thread(self._verdict, place.trial, answer)
+        self._take(desk, place.shard, place.number, judged)
 
-    def _take(self, desk: _Desk, place: _Place, answer: Generation, verdict: Verdict) -> None:
-        shard = place.shard
-        shard.answers[place.number] = answer
-        shard.verdicts[place.number] = verdict
+    def _take(self, desk: _Desk, shard: _Open, number: int, judged: _Judged) -> None:
+        answer, verdict = judged
+        shard.answers[number] = answer
+        shard.verdicts[number] = verdict
         desk.count(verdict)
         shard.left -= 1
         if not shard.left:
@@ -361,3 +397,15 @@ class Asker:
             self._say(Noted(notes=tuple(part)))
         models = {name: desk.pulse() for name, desk in self._desks.items()}
         self._say(Pulse(models=models, cost=self._cost()))
+
+
+def _broken(error: BaseException, *, text: str = "") -> Generation:
+    """Make a failure of what an adapter or a metric raised; a later run asks or judges again."""
+    detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return failed("program", detail[:_SHOWN], text=text)
+
+
+def _is_cancelled() -> bool:
+    """Say whether it is this task that is to end, and not something it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

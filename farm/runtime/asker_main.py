@@ -21,12 +21,13 @@ import msgspec
 
 from farm.adapters.compose import ComposedModel, Surroundings, share_of
 from farm.adapters.models import read_models
+from farm.adapters.protocol import Endpoint
 from farm.adapters.registry import make_endpoint
-from farm.adapters.settings import Common, HttpSettings
+from farm.adapters.settings import Common, HttpSettings, PluginSettings
 from farm.config import variables_named
 from farm.core.event import Note
 from farm.core.message import MAX_LINE_BYTES, Batch, Message, Ready, Stopped, decode_batch
-from farm.errors import FarmError
+from farm.errors import FarmError, SpecError, StorageError
 from farm.runtime.asked import tasks_of
 from farm.runtime.asker import Asker
 from farm.runtime.settings import RunSettings
@@ -37,6 +38,7 @@ from farm.store.costs import CostLedger
 from farm.store.directory import DirectoryStore
 from farm.wiring_eval import AskOptions, open_costs, programs_for
 
+_SHOWN: Final = 1000  # characters of a foreign error
 _COLLECT_AFTER: Final = 20_000  # new objects; by default 700
 
 
@@ -157,7 +159,7 @@ async def _asker(
         settings = given
         if options.concurrency is not None:
             settings = msgspec.structs.replace(given, concurrency=options.concurrency)
-        endpoint = make_endpoint(name, settings, environment=_environment_of(settings))
+        endpoint = _endpoint_of(name, settings)
         composed[name] = await endpoints.enter_async_context(
             ComposedModel(endpoint, settings, around)
         )
@@ -176,6 +178,25 @@ async def _asker(
     )
     later.append(asker)
     return asker
+
+
+def _endpoint_of(name: str, settings: Common) -> Endpoint:
+    """Make the endpoint of a model; whatever an adapter of a plugin raises names the model.
+
+    Here and not where the run is prepared: an adapter may load weights, or take a device, and
+    there is room for that once.
+    """
+    try:
+        return make_endpoint(name, settings, environment=_environment_of(settings))
+    except (MemoryError, StorageError):
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, FarmError) and not isinstance(settings, PluginSettings):
+            raise
+        told = str(error) if isinstance(error, FarmError) else f"{type(error).__name__}: {error}"
+        raise SpecError(
+            f"model {name!r}: its adapter {settings.adapter!r} could not be made: {told[:_SHOWN]}"
+        ) from error
 
 
 def _environment_of(settings: Common) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from farm.core.event import Event, Note, note
 from farm.core.ledger import Ledger
@@ -84,10 +84,29 @@ def exit_code_of(ledger: Ledger, ending: Ending) -> int:
     return EXIT_PARTIAL if ledger.settled else EXIT_PENDING
 
 
-def explain(ledger: Ledger, ending: Ending, *, deadline_s: float, command: str) -> str:
-    """Say why a run is not complete and how to go on; "" when it is complete."""
+def explain(
+    ledger: Ledger,
+    ending: Ending,
+    *,
+    events: Callable[[], Iterable[Event]],
+    deadline_s: float,
+    command: str,
+) -> str:
+    """Say why a run is not complete and how to go on; "" when it is complete.
+
+    `events` gives those of the store, which know why a shard failed.
+    """
     if ledger.complete:
         return ""
+    quarantined = [lease.shard for lease in ledger.leases if lease.quarantined]
+    failed = _failed_too_often(quarantined, events()) if quarantined else ""
+    if ledger.settled and ending.signal is None and not ending.halted and not ending.deadline:
+        return f"ended partial: {failed} and continue with: {command}"
+    why = _why_unsettled(ledger, ending, deadline_s=deadline_s, command=command)
+    return f"{failed}; {why}" if failed else why  # the command stays last
+
+
+def _why_unsettled(ledger: Ledger, ending: Ending, *, deadline_s: float, command: str) -> str:
     count = sum(not lease.settled for lease in ledger.leases)
     left = f"{count} shard{'s' if count > 1 else ''}"
     if ending.signal is not None:
@@ -102,18 +121,27 @@ def explain(ledger: Ledger, ending: Ending, *, deadline_s: float, command: str) 
             f"--deadline-s {deadline_s:g} was reached with {left} to do; continue with: "
             f"{command} (--deadline-s 0 sets no deadline)"
         )
-    if ledger.settled:
-        names = ", ".join(lease.shard for lease in ledger.leases if lease.quarantined)
-        return (
-            f"ended partial: {names} failed too often and are quarantined; see why with "
-            f"`farm events`, then `farm requeue` them and continue with: {command}"
-        )
     if ending.returned:
         return _explain_returned(ending.returned, command=command)
     until = min((lease.until for lease in ledger.leases if not lease.settled), default=0)
     return (
         f"pending: {left} leased by other owners, the first until {until} (epoch ms); "
         f"continue later with: {command} (or add --wait)"
+    )
+
+
+def _failed_too_often(names: Sequence[str], events: Iterable[Event]) -> str:
+    reasons = {
+        event.shard: str(event.fields.get("reason", ""))
+        for event in events
+        if event.event == "shard.failed"
+    }
+    listed = [f"{name}: {reasons[name]}" for name in names[:_SHOWN] if reasons.get(name)]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    why = f" ({'; '.join(listed)}{more})" if listed else ""
+    return (
+        f"{', '.join(names)} failed too often and are quarantined{why}; see all of it with "
+        "`farm events`, then `farm requeue` them"
     )
 
 

@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from threading import Lock, Thread
 from types import TracebackType
+from typing import Final
 
 import msgspec
 
 from farm.adapters.protocol import ModelAdapter
-from farm.core.generation import Generation, failed
+from farm.core.generation import Generation, failed, flaw_of
 from farm.core.result import CaseResult, counts
 from farm.core.task import TaskSpec, render_prompt
 from farm.core.trial import Trial
@@ -27,6 +28,7 @@ from farm.runtime.answered import Judge
 from farm.scoring.registry import scorer
 from farm.stats.evalrun import EvalRun
 
+_SHOWN: Final = 500  # characters of a foreign error
 Job = tuple[ModelAdapter, TaskSpec, int]  # who is asked what, and the sample
 
 
@@ -64,7 +66,10 @@ class _Waiter(AbstractContextManager["_Waiter"]):
                 self._loop = asyncio.new_event_loop()
                 self._thread = Thread(target=self._loop.run_forever, daemon=True)
                 self._thread.start()
-        return asyncio.run_coroutine_threadsafe(_awaited(given), self._loop).result()
+        value, error = asyncio.run_coroutine_threadsafe(_awaited(given), self._loop).result()
+        if error is not None:
+            raise error
+        return value
 
     def __exit__(
         self,
@@ -78,8 +83,12 @@ class _Waiter(AbstractContextManager["_Waiter"]):
             self._loop.close()
 
 
-async def _awaited(given: Awaitable[object]) -> object:
-    return await given
+async def _awaited(given: Awaitable[object]) -> tuple[object, BaseException | None]:
+    """Wait, and hand over what is raised as a value: some of it would end the loop of all."""
+    try:
+        return await given, None
+    except BaseException as error:  # noqa: BLE001  raised again in the caller's thread
+        return None, error
 
 
 def _row(job: Job, waiter: _Waiter, judge: Judge) -> EvalRun:
@@ -90,15 +99,18 @@ def _row(job: Job, waiter: _Waiter, judge: Judge) -> EvalRun:
         given = _call(adapter, task, sample)
         if inspect.isawaitable(given):
             given = waiter(given)
-    except (MemoryError, SpecError):
+    except (MemoryError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:  # noqa: BLE001  an adapter is foreign code; the trial is an error
-        given = failed("program", f"{type(error).__name__}: {error}"[:500])
+    except BaseException as error:  # noqa: BLE001  an adapter is foreign code; the trial is an error
+        given = failed("program", f"{type(error).__name__}: {error}"[:_SHOWN])
     elapsed_s = round(time.perf_counter() - began, 6)
     if not isinstance(given, Generation):
         raise SpecError(
             f"model {adapter.model_id!r}: generate gave {type(given).__name__}, not a Generation"
         )
+    flaw = flaw_of(given)
+    if flaw:
+        given = failed("malformed", flaw[:_SHOWN])
     answer = msgspec.structs.replace(given, latency_s=elapsed_s)
     trial = Trial(adapter.model_id, task.task_id, sample)
     verdict, _ = judge(trial.id, task, answer)

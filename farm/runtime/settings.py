@@ -20,6 +20,7 @@ class RunSettings:
     max_attempts: int = 3
     shards_per_process: int = 0  # 0: a share of the active shards
     shards_per_batch: int = 0  # handed to a worker at a time; 0: by the number of their cases
+    overlapping: bool = False  # workers begin shards before they end others, as those that ask
     delay_ms: int = 0  # a pause after each claim, to expose races
     stall_s: float = 600.0  # a worker that says nothing for so long while it executes is ended
     grace_s: float = 10.0  # for a worker to finish its shard when the run is drained

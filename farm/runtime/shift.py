@@ -3,7 +3,8 @@
 While the worker executes one batch the next is claimed already, in the same commit that
 publishes the last, so it never waits for the disk. When it ends, for whatever reason, its last
 output is read first; what it did not finish is given back, and only the shard that was
-executing is charged, and only if the fault was the worker's own.
+executing is charged, and only if the fault was the worker's own. Where it was at several at
+once, each of them is a suspect and none is charged: the next worker has one of them to itself.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Hears(Protocol):
         """Hear that a shard was given back and is not wanted again in this run."""
 
     def unwanted(self) -> frozenset[str]:
-        """Say which shards were given back."""
+        """Say which shards it must not claim."""
 
     def halting(self, reason: str) -> Sequence[Note]:
         """Hear that the run is to end: no worker may go on; give what is to be told of it."""
@@ -88,6 +89,7 @@ class Shift:
         self.name = name
         self.held: dict[str, Lease] = {lease.shard: lease for lease in first}
         self.executing = ""
+        self.suspects: frozenset[str] = frozenset()  # one of which may have ended the worker
         self.began = False  # whether any shard was started
         self.failure: FarmError | None = None  # for the whole run to stop with
         self.last_words = ""
@@ -103,6 +105,7 @@ class Shift:
         self._hears = hears
         # leases that ran out, by a clock that may be set back: nobody has taken them for certain
         self._given_up: list[Lease] = []
+        self._begun: set[str] = set()  # shards that it is at
         self._told: list[Note] = []  # events that messages brought along
         self._queue: list[str] = []  # shards handed out and not started yet
         self._input_open = True
@@ -158,7 +161,7 @@ class Shift:
         if lease is None or lease.version != version:
             return
         self._given_up.append(self.held.pop(shard))
-        if shard == self.executing:
+        if shard == self.executing or (self._settings.overlapping and shard in self._begun):
             self.dismiss(grace_s=0)
 
     async def _follow(self, *, stall_s: float) -> None:
@@ -233,11 +236,11 @@ class Shift:
                 self._check_turn(message)
                 self.began = True
                 self.executing = shard
+                self._begun.add(shard)
                 self._queue = [other for other in self._queue if other != shard]
             case Scored(shard=shard, version=version, receipt=receipt):
                 self._check_turn(message)
-                if shard == self.executing:
-                    self.executing = ""
+                self._ended(shard)
                 held = self.held.get(shard)
                 if held is not None and held.version == version:
                     changes.append(
@@ -251,8 +254,7 @@ class Shift:
                     )
             case Returned(shard=shard, version=version, reason=reason):
                 self._check_turn(message)
-                if shard == self.executing:
-                    self.executing = ""
+                self._ended(shard)
                 self._hears.returned(shard, reason)
                 lease = self.held.get(shard)
                 if lease is not None and lease.version == version:
@@ -270,6 +272,11 @@ class Shift:
                     self.failure = WorkerStopped(reason, exit_code=exit_code)
             case _:
                 pass
+
+    def _ended(self, shard: str) -> None:
+        self._begun.discard(shard)
+        if shard == self.executing:
+            self.executing = ""
 
     def _wanted(self) -> int:
         """Say how many shards to claim now: a batch, once the last one handed out has begun."""
@@ -340,16 +347,22 @@ class Shift:
 
     async def _settle(self) -> None:
         """Give back what is left, charge what the worker's own fault cost, tell how it ended."""
+        executing = self.executing
+        begun = self._begun & self.held.keys()
+        if self._settings.overlapping:
+            executing = next(iter(begun)) if len(begun) == 1 else ""
         departure = Departure(
             worker=self.name,
             worker_pid=self._process.pid,
             exit_code=await self._process.reap(),
             complaint=self._reason,
             dismissed=self.dismissed,
-            executing=self.executing,
+            executing=executing,
             held=tuple(self.held.values()),
             ran_out=tuple(self._given_up),
         )
+        if self._settings.overlapping and departure.faulty and len(begun) > 1:
+            self.suspects = frozenset(begun)
         changes = departure.changes(
             max_attempts=self._settings.max_attempts, charged=self.failure is None
         )

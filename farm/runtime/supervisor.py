@@ -45,6 +45,9 @@ class Watch(Protocol):
     def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
         """Hear how far a worker is; give what is to be told of it."""
 
+    def ended(self, worker: str) -> None:
+        """Hear that a worker is no more."""
+
 
 class Supervisor:
     """Runs workers on a store until nothing is left that it may do."""
@@ -66,6 +69,7 @@ class Supervisor:
         self._shifts: dict[str, Shift] = {}
         self._spawned = 0
         self._starting: dict[str, Sequence[Lease]] = {}  # claimed for workers not yet running
+        self._suspects: set[str] = set()  # shards one of which ended a worker that was at several
         self._failed_starts = 0
         self._failure: FarmError | None = None
         self._shift_ended = anyio.Event()
@@ -161,22 +165,41 @@ class Supervisor:
         if self._committer.ledger.settled:  # for good; to ask again would take the store's lock
             return False
         name = f"{self._settings.name}-w{self._spawned + 1}"
-        settings = self._settings
-        claim = Claim(
-            worker=name,
-            ttl=self._ttl_ms,
-            limit=self._limit(self._share),
-            incarnation=settings.incarnation,
-            now=settings.now_ms,
-            skip=self.unwanted(),
-        )
-        leases = await self._commit_or_fail([claim])
+        leases = await self._claim_suspect(name)
+        allowance = 1 if leases else self._share
+        if not leases:
+            claim = self._claim(name, limit=self._limit(self._share), skip=self.unwanted())
+            leases = await self._commit_or_fail([claim])
         if not leases:
             return False
         self._spawned += 1
         self._starting[name] = leases
-        shifts.start_soon(self._work, name, leases)
+        shifts.start_soon(self._work, name, leases, allowance)
         return True
+
+    async def _claim_suspect(self, name: str) -> Sequence[Lease]:
+        """Claim one shard under suspicion, if there is any: its worker gets no other.
+
+        So the next death, if it is that shard's doing, is charged to it and to nobody else.
+        """
+        ledger = self._committer.ledger
+        self._suspects -= {lease.shard for lease in ledger.leases if lease.settled}
+        if not self._suspects:
+            return ()
+        others = {lease.shard for lease in ledger.leases} - self._suspects
+        skip = frozenset(self._ending.returned) | others
+        return await self._commit_or_fail([self._claim(name, limit=1, skip=skip)])
+
+    def _claim(self, name: str, *, limit: int, skip: frozenset[str]) -> Claim:
+        settings = self._settings
+        return Claim(
+            worker=name,
+            ttl=self._ttl_ms,
+            limit=limit,
+            incarnation=settings.incarnation,
+            now=settings.now_ms,
+            skip=skip,
+        )
 
     async def _commit_or_fail(self, changes: Sequence[Change]) -> Sequence[Lease]:
         try:
@@ -191,7 +214,7 @@ class Supervisor:
             return ()
         return outcome
 
-    async def _work(self, name: str, leases: Sequence[Lease]) -> None:
+    async def _work(self, name: str, leases: Sequence[Lease], allowance: int) -> None:
         """Spawn a worker and serve its shift; the place under the cap is given back at the end."""
         try:
             process = await self._spawn(name)
@@ -203,7 +226,7 @@ class Supervisor:
                 name=name,
                 process=process,
                 first=leases,
-                allowance=self._share,
+                allowance=allowance,
                 limit=self._limit,
                 settings=self._settings,
                 ttl_ms=lambda: self._ttl_ms,
@@ -215,7 +238,11 @@ class Supervisor:
             del self._starting[name]
             if self._draining:
                 shift.dismiss(grace_s=_KILL_GRACE_S)
-            await shift.run()
+            try:
+                await shift.run()
+            finally:
+                if self._watch is not None:
+                    self._watch.ended(name)
             self._judge(shift)
         except FarmError as error:
             self._fail(error)
@@ -237,8 +264,8 @@ class Supervisor:
         self._ending.returned[shard] = reason
 
     def unwanted(self) -> frozenset[str]:
-        """Say which shards were given back."""
-        return frozenset(self._ending.returned)
+        """Say which shards no worker may claim beside others: given back, or under suspicion."""
+        return frozenset(self._ending.returned) | self._suspects
 
     def halting(self, reason: str) -> Sequence[Note]:
         """End the run as pending: workers may finish what they have out, however long it takes.
@@ -255,6 +282,7 @@ class Supervisor:
         return () if self._watch is None else self._watch.pulse(worker, pulse)
 
     def _judge(self, shift: Shift) -> None:
+        self._suspects |= shift.suspects
         if shift.failure is not None:
             self._fail(shift.failure)
         elif shift.began or shift.dismissed:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from farm.core.event import Note, note
 from farm.core.message import ModelPulse, Pulse
 from farm.stats.evalrun import EvalRun
@@ -71,6 +73,13 @@ class Tally:
             )
             for one in self.standings()
         ]
+
+    def ended(self, worker: str) -> None:
+        """Take note that a worker is no more: what it did counts, and it has no call out."""
+        self._pulses[worker] = {
+            model: replace(pulse, in_flight=0, concurrency=0)
+            for model, pulse in self._pulses.get(worker, {}).items()
+        }
 
     def standings(self) -> list[Standing]:
         """Give every model's, in the order of the run."""

@@ -5,7 +5,7 @@ Models are not asked: what they said stands in the receipts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -29,8 +29,12 @@ def verify_evaluation(
     digests: Callable[[], tuple[str, str, int]],
     receipt_names: Callable[[], list[str]],
     judge: Judge,
+    around: Callable[[], Iterable[str]] = lambda: (),
 ) -> Verification:
-    """Check a whole store as `farm.runtime.verify.verify` does; `judge` judges its answers."""
+    """Check a whole store as `farm.runtime.verify.verify` does; `judge` judges its answers.
+
+    `around` says what does not hold in the files beside receipts and ledger.
+    """
     plan = store.plan
     tasks: dict[str, TaskSpec] = {}
     problems: list[str] = []
@@ -58,6 +62,7 @@ def verify_evaluation(
 
     def beside(ledger: Ledger) -> Iterator[str]:
         yield from problems
+        yield from around()
 
     return verify(store, digests=derived, receipt_names=receipt_names, rescore=again, beside=beside)
 

@@ -140,7 +140,7 @@ class GenerationCache:
         return kept
 
     def _read(self, digest: bytes, value: bytes, checksum: bytes) -> Generation:
-        if checksum != _checksum(digest, value):
+        if checksum != checksum_of(digest, value):
             raise Corrupt(path=self.path, reason=f"the answer {digest.hex()} was changed")
         try:
             return decode_generation(value)
@@ -153,7 +153,7 @@ class GenerationCache:
         if self._poison:
             raise StorageError(path=self.path, reason=self._poison)
         rows = [
-            (job.digest, job.model, job.value, _checksum(job.digest, job.value)) for job in jobs
+            (job.digest, job.model, job.value, checksum_of(job.digest, job.value)) for job in jobs
         ]
         is_new = [True] * len(rows)
         kept: dict[bytes, Generation] = {}
@@ -213,7 +213,8 @@ def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
         yield rows[start : start + _ROWS]
 
 
-def _checksum(digest: bytes, value: bytes) -> bytes:
+def checksum_of(digest: bytes, value: bytes) -> bytes:
+    """Give the checksum that stands beside an answer."""
     return blake2b(digest + value, digest_size=8).digest()
 
 

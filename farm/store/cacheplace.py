@@ -39,6 +39,15 @@ def place_of_cache(store: str, given: str | None) -> str:
         folder.close()
 
 
+def remembered_place(store: str) -> str | None:
+    """Give where a store's answers are kept outside of it, None where nothing says so."""
+    try:
+        with open(os.path.join(store, _PLACE), "rb") as file:
+            return os.fsdecode(file.read()) or None
+    except OSError:  # there is no store yet, or it keeps its answers itself
+        return None
+
+
 def _remembered(folder: Folder, store: str) -> str:
     with storage_errors(os.path.join(store, _PLACE), passing=(FileNotFoundError,)):
         try:

@@ -7,6 +7,7 @@ larger the groups.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
@@ -43,15 +44,31 @@ class Lane(Generic[Job, Answer]):
         return await answer
 
     def close(self) -> None:
-        """Wait for the batch that is being worked on and end the thread."""
+        """Do what waits, wait for what is being worked on, and end the thread.
+
+        Also of callers that are gone: an answer that was paid for is kept, whatever ended them.
+        """
+        if self._waiting:
+            self._start(self._waiting[0][1].get_loop())
         self._thread.shutdown(wait=True)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         batch, self._waiting = self._waiting, []
+        if not batch:  # done by `close` before its time
+            self._due = False
+            return
         done = self._thread.submit(self._work, [job for job, _ in batch])
-        done.add_done_callback(
-            lambda future: loop.call_soon_threadsafe(self._finish, loop, future, batch)
-        )
+        done.add_done_callback(lambda future: self._hand_back(loop, future, batch))
+
+    def _hand_back(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        done: Future[list[Answer]],
+        batch: list[tuple[Job, asyncio.Future[Answer]]],
+    ) -> None:
+        # a loop that has ended has nobody left who waits
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._finish, loop, done, batch)
 
     def _finish(
         self,

@@ -26,12 +26,18 @@ print(json.dumps({{"text": "right" if number % 2 else "wrong", "confidence": 0.7
                    "usage": {{"prompt_tokens": 2, "completion_tokens": 3}}}}))
 """
 PLUGIN = """
+import os
+import sys
 from farm.core.generation import Generation
 
 class Model:
     def __init__(self, name, options):
         self.model_id = name
         self.options = options
+        if options.get("trouble") == "exits":
+            sys.exit("no licence")
+        if options.get("trouble") == "make":
+            raise ValueError("no such weights")
 
     def generate(self, prompt, task):
         trouble = self.options.get("trouble", "")
@@ -39,13 +45,20 @@ class Model:
             raise ZeroDivisionError("of the plugin")
         if trouble == "text":
             return "right"
+        if trouble == "dies" and task.task_id == "t3":
+            os._exit(7)
         return Generation(self.options.get("text", "right"))
 
 class Slow(Model):
     async def generate(self, prompt, task, *, sample=0):
         return Generation(f"right")
 """
-ENTRY_POINTS = "[farm.adapters]\nteatime = teatime_adapter:Model\nslow = teatime_adapter:Slow\n"
+ENTRY_POINTS = """
+[farm.adapters]
+teatime = teatime_adapter:Model
+slow = teatime_adapter:Slow
+lost = teatime_adapter:Lost
+"""
 
 
 def tables(folder: Path, **models: dict[str, Any]) -> str:
@@ -199,6 +212,33 @@ def test_adapters_of_another_package_are_asked_like_ours(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("plugin")
 @pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"adapter": "teatime", "options": {"trouble": "make"}}, ("ValueError: no such weights",)),
+        ({"adapter": "teatime", "options": {"trouble": "exits"}}, ("SystemExit: no licence",)),
+        ({"adapter": "lost"}, ("teatime_adapter", "Lost")),
+    ],
+)
+def test_an_adapter_that_cannot_be_made_ends_the_run_in_one_line(
+    settings: dict[str, Any], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Before anything is asked; the model is named, and no worker is started anew for it."""
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=write_tasks(tmp_path, 3),
+        models=tables(tmp_path, odd=settings, good={"adapter": "noisy"}),
+    )
+    done = evaluation.run()
+    assert (done.code, len(done.failures)) == (1, 1), done.err
+    for word in ("model 'odd'", *words):
+        assert word in done.failures[0]
+    told = evaluation.events()
+    assert sum(event["event"] == "worker.spawned" for event in told) == 1
+    assert not any(event["event"] == "shard.failed" for event in told)
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize(
     ("trouble", "words"),
     [
         ("raises", ("odd", "ZeroDivisionError", "of the plugin")),
@@ -227,6 +267,32 @@ def test_an_adapter_that_raises_ends_the_run_and_costs_no_other_answer(
     assert (good["calls"], good["answered"], good["wasted"]) == (8, 8, 0)
     status = farm("status", "--store", evaluation.store).json
     assert all(shard["lease"]["Worker"] == "" for shard in status["shards"])
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_shard_that_ends_its_workers_is_found_among_others_and_it_alone_is_charged(
+    tmp_path: Path,
+) -> None:
+    """Twenty-four shards are open at a time; the one that kills is quarantined, and named."""
+    models = tables(
+        tmp_path, odd={"adapter": "teatime", "concurrency": 24, "options": {"trouble": "dies"}}
+    )
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=write_tasks(tmp_path, 24),
+        models=models,
+        more=("--shards", "1024", "--max-attempts", "2"),
+    )
+    done = evaluation.run()
+    assert done.code == 4, done.err
+    events = evaluation.events()
+    failed = {event["shard"] for event in events if event["event"] == "shard.failed"}
+    (quarantined,) = [event["shard"] for event in events if event["event"] == "shard.quarantined"]
+    assert failed == {quarantined}
+    assert f"{quarantined} failed too often and are quarantined ({quarantined}: " in done.err
+    assert "exit code 7" in done.failures[-1]
+    counted = evaluation.report()["outcomes"]["odd"]
+    assert (counted["correct"], counted["pending"]) == (23, 1)
 
 
 def code_tasks(folder: Path) -> str:

@@ -654,6 +654,34 @@ def test_the_command_that_is_printed_continues_the_run(tmp_path: Path) -> None:
         assert evaluation.report()["summary"]["task_runs"] == 10
 
 
+def test_no_option_is_missing_from_the_command_that_is_printed(tmp_path: Path) -> None:
+    """Every option that changes how a run goes on; what selects tasks is in the store."""
+    prices = tmp_path / "the prices.toml"
+    prices.write_text(PRICES)
+    kept = (
+        "--concurrency", "2", "--cache", str(tmp_path / "$c.sqlite"), "--prices", str(prices),
+        "--max-cost", "1000.50", "--max-tokens", "99999", "--workers", "2", "--deadline-s",
+        "500.0", "--max-attempts", "7", "--wait", "--grace-s", "9.5", "--format", "json",
+        "--stream", str(tmp_path / "it's a stream"), "--log-format", "json", "--log-file",
+        str(tmp_path / "log"),
+    )  # fmt: skip
+    with ModelServer(refuses(401)) as server:
+        evaluation = evaluation_of(tmp_path, server.url, tasks=8)
+        with open(evaluation.tasks, "a", encoding="utf-8") as file:
+            file.write("{}\n")
+        known = ("--allow-bad-tasks", "--category", "classification", "--limit", "6")
+        done = evaluation.run(*known, "--shards", "2", *kept)
+        assert done.code == 1, done.err
+        command = shlex.split(done.failures[-1].split("continue with: farm ")[1])
+        given = ["eval", "--store", evaluation.store, "--models", evaluation.models]
+        assert command[:5] == given
+        assert sorted(command[5:]) == sorted(kept)
+        server.behaviour = answers
+        again = farm(*command)
+        assert again.code == 0, again.err
+        assert evaluation.report()["summary"]["task_runs"] == 6
+
+
 def test_a_store_remembers_where_its_answers_are_kept(tmp_path: Path) -> None:
     """Continued without --cache, it buys nothing again; a cache that is gone is asked for."""
 

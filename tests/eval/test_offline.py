@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,15 @@ from farm.core.plan import seed_of
 from farm.report.envelope import build_envelope, to_json
 from farm.stats.evalrun import EvalRun
 from tests.acceptance.shell import Done, farm, fingerprint, strict_json
-from tests.eval.asking import FIXTURE, SAMPLES, Evaluation, figures, mocks, write_tasks
+from tests.eval.asking import (
+    FIXTURE,
+    SAMPLES,
+    Evaluation,
+    everything_in,
+    figures,
+    mocks,
+    write_tasks,
+)
 
 OS_ENFORCED = ("--require-isolation", "os-enforced")
 # Of the ten tasks two are arithmetic. `biased` is right in these; `noisy` says "I am sure" by its
@@ -124,6 +135,57 @@ def test_a_stream_grows_while_the_run_goes(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert len(done.lines) == 240
     assert_rebuilds(done.lines, evaluation.report())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize(
+    "place",
+    ["s/events.jsonl", "s/new", "tasks.jsonl", "mocks.toml", "prices.toml", "c.sqlite",
+     "c.sqlite-wal", "answers.jsonl", "log", "link", "hard"],
+)  # fmt: skip
+def test_a_stream_is_never_written_over_what_the_run_is_made_of(
+    place: str, begun: bool, tmp_path: Path
+) -> None:
+    """Exit code 2, and every file is as it was; links lead to the same files."""
+    (tmp_path / "prices.toml").write_text("[models.m]\ninput = 1\noutput = 1\n")
+    (tmp_path / "answers.jsonl").write_text('{"task_id": "t0", "text": "right"}\n')
+    (tmp_path / "log").write_text("")
+    tasks, models = write_tasks(tmp_path, 2), mocks(tmp_path)
+    with open(models, "a", encoding="utf-8") as file:
+        answers = str(tmp_path / "answers.jsonl")
+        file.write(f'[models.old]\nadapter = "recorded"\nfile = "{answers}"\n')
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=tasks,
+        models=models,
+        more=("--prices", str(tmp_path / "prices.toml"), "--cache", str(tmp_path / "c.sqlite"),
+              "--log-file", str(tmp_path / "log"), "--model", "noisy"),
+    )  # fmt: skip
+    if begun:
+        assert evaluation.run().code == 0
+    elif place.startswith("s/"):
+        return
+    (tmp_path / "link").symlink_to(tmp_path / "tasks.jsonl")
+    (tmp_path / "hard").hardlink_to(tmp_path / "mocks.toml")
+    before = everything_in(tmp_path)
+    done = evaluation.run("--stream", str(tmp_path / place))
+    assert (done.code, len(done.failures)) == (2, 1), done.err
+    assert "--stream" in done.failures[0]
+    assert everything_in(tmp_path) == before
+
+
+def test_a_stream_spares_a_cache_that_only_the_store_knows(tmp_path: Path) -> None:
+    """The store remembers where its answers are; a hard link to its own file is one too."""
+    cache = str(tmp_path / "c.sqlite")
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"), tasks=write_tasks(tmp_path, 2), models=mocks(tmp_path)
+    )
+    assert evaluation.run("--cache", cache).code == 0
+    (tmp_path / "hard").hardlink_to(evaluation.path("events.jsonl"))
+    before = everything_in(tmp_path)
+    for place in (cache, str(tmp_path / "hard")):
+        assert evaluation.run("--stream", place).code == 2
+    assert everything_in(tmp_path) == before
 
 
 def test_samples_give_pass_at_k(tmp_path: Path) -> None:
@@ -291,6 +353,39 @@ def test_every_other_command_reads_the_store_of_an_evaluation(
     assert fingerprint(store) == before
 
 
+def test_a_model_is_found_behind_the_first_mark_after_a_store(tmp_path: Path) -> None:
+    """Names of models may hold an @, as those of served revisions do, and so may folders."""
+    models = tmp_path / "models.toml"
+    models.write_text(
+        '[models."a@1"]\nadapter = "scripted"\nsteps = [{ text = "right" }]\n'
+        '[models."a@2"]\nadapter = "scripted"\nsteps = [{ text = "wrong" }]\n'
+    )
+    (tmp_path / "x").mkdir()
+    store = str(tmp_path / "x@home")
+    evaluation = Evaluation(store=store, tasks=write_tasks(tmp_path, 3), models=str(models))
+    assert evaluation.run().code == 0
+    done = farm("compare", f"{store}@a@1", f"{store}@a@2")
+    assert done.code == 0, done.err
+    assert done.json["difference"] == -1.0
+    done = farm("compare", f"{store}@a@1", f"{store}@a")
+    assert done.code == 1
+    assert f"{store!r} holds a@1, a@2" in done.failures[0]
+
+
+def test_reports_are_their_owners_alone(small: Evaluation, tmp_path: Path) -> None:
+    """They hold every answer; those that an earlier farm left readable are made private."""
+    names = ("report.json", "report.md", "report.html")
+    for name in names:
+        assert stat.S_IMODE(small.path(name).stat().st_mode) == 0o600
+    store = tmp_path / "copy"
+    shutil.copytree(small.store, store)
+    for name in names:
+        (store / name).chmod(0o644)
+    assert farm("eval", "--store", str(store)).code == 0
+    for name in names:
+        assert stat.S_IMODE((store / name).stat().st_mode) == 0o600
+
+
 def unfinished(folder: Path) -> Evaluation:
     """An evaluation whose one model fails for now."""
     path = folder / "scripted.toml"
@@ -396,6 +491,45 @@ def test_verify_finds_what_was_edited(
     assert found.code == 1
     assert found.json["ok"] is False
     assert found.json["problems"], found.out
+
+
+def test_verify_finds_calls_and_answers_that_were_edited(small: Evaluation, tmp_path: Path) -> None:
+    """Both are beside what the ledger seals; nothing is mended, and nothing but that is told."""
+    store = tmp_path / "copy"
+    shutil.copytree(small.store, store)
+    costs = store / "costs.jsonl"
+    lines = costs.read_bytes().splitlines(keepends=True)
+    costs.write_bytes(b"".join([lines[0], b"{}\n", b"what?\n", *lines[1:], b'{"cut']))
+    with closing(sqlite3.connect(store / "generations.sqlite")) as connection, connection:
+        connection.execute(
+            "UPDATE generations SET value = replace(value, 'right', 'wrong') "
+            "WHERE rowid = (SELECT min(rowid) FROM generations)"
+        )
+    before = fingerprint(str(store))
+    done = farm("verify", "--store", str(store))
+    assert (done.code, done.json["ok"]) == (1, False)
+    problems = done.json["problems"]
+    assert [line.split(": ", 1)[1] for line in problems[:2]] == [
+        "line 2 is not an entry",
+        "line 3 is not an entry",
+    ]
+    assert len(problems) == 3, problems
+    assert "generations.sqlite: the answer " in problems[2]
+    assert fingerprint(str(store)) == before
+
+
+@pytest.mark.parametrize("size", [0, 100, 5000])
+def test_verify_finds_an_answer_file_that_is_none(
+    size: int, small: Evaluation, tmp_path: Path
+) -> None:
+    """A file of other bytes is told; one that was just made holds no answer yet, and is whole."""
+    store = tmp_path / "copy"
+    shutil.copytree(small.store, store)
+    (store / "generations.sqlite").write_bytes(b"x" * size)
+    before = fingerprint(str(store))
+    done = farm("verify", "--store", str(store))
+    assert len(done.json["problems"]) == (1 if size else 0), done.json
+    assert fingerprint(str(store)) == before
 
 
 def test_verify_holds_an_unfinished_evaluation(tmp_path: Path) -> None:

@@ -324,3 +324,25 @@ def test_an_answer_is_durable_within_the_promised_time(tmp_path: Path) -> None:
         return best
 
     assert asyncio.run(story()) < 0.05
+
+
+def test_answers_that_still_gather_when_the_file_is_closed_are_kept(tmp_path: Path) -> None:
+    """A worker that ends on an error cancels who waits; what was paid for is written down."""
+
+    async def story() -> None:
+        async with opened(tmp_path / "g") as cache:
+            tasks = [
+                asyncio.ensure_future(cache.keep(digest(n), Generation(str(n)), model="m"))
+                for n in range(3)
+            ]
+            await asyncio.sleep(0)  # they are handed over, and no batch has begun
+            for task in tasks:
+                task.cancel()
+
+    asyncio.run(story())
+
+    async def later() -> list[Generation | None]:
+        async with opened(tmp_path / "g") as cache:
+            return await cache.find_many([digest(n) for n in range(3)])
+
+    assert asyncio.run(later()) == [Generation("0"), Generation("1"), Generation("2")]
