@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from farm.runtime.interrupts import Interrupts
     from farm.runtime.prospects import Ending
-    from farm.runtime.supervisor import Watch
+    from farm.runtime.watch import Watch
     from farm.sandbox.runner import Sandbox
     from farm.store.initialize import Request
 

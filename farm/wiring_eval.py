@@ -40,7 +40,7 @@ from farm.wiring import OnEvents, open_store, run, tell_of_the_store
 
 if TYPE_CHECKING:
     from farm.runtime.prospects import Ending
-    from farm.runtime.supervisor import Watch
+    from farm.runtime.watch import Watch
 
 COSTS_FILE: Final = "costs.jsonl"
 _SHOWN: Final = 100  # bad tasks that are named

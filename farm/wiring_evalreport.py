@@ -143,7 +143,7 @@ def _programs_of_tasks(
 
 
 class Onlooker:
-    """Follows a run for its tally and its stream; see `farm.runtime.supervisor.Watch`."""
+    """Follows a run for its tally and its stream; see `farm.runtime.watch.Watch`."""
 
     def __init__(
         self, store: DirectoryStore, tally: Tally, *, write: Callable[[bytes], object] | None

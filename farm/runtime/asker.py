@@ -13,10 +13,9 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from farm.adapters.protocol import Call, Model
+from farm.adapters.protocol import Model
 from farm.core.event import Note
 from farm.core.generation import Generation, failed
 from farm.core.message import (
@@ -24,7 +23,6 @@ from farm.core.message import (
     Batch,
     Halting,
     Message,
-    ModelPulse,
     Noted,
     Pulse,
     Returned,
@@ -32,11 +30,11 @@ from farm.core.message import (
     Started,
 )
 from farm.core.receipt import encode_receipt, receipt_name, refer
-from farm.core.result import counts
 from farm.core.task import TaskSpec, render_prompt
 from farm.core.trial import Trial
 from farm.errors import Busy, Corrupt, Halted, SandboxUnavailable, StorageError
 from farm.runtime.answered import receipt_of, trials_of
+from farm.runtime.desk import Desk, OpenShard, Place
 from farm.scoring.trial import TrialJudge, Verdict, runs_programs
 from farm.store.protocol import Store
 
@@ -49,70 +47,7 @@ _GATHER_S: Final = 0.05  # receipts that come within it are made durable togethe
 _OF_THE_RUN: Final = (MemoryError, StorageError, Corrupt, Busy, Halted, SandboxUnavailable)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Open:
-    """A shard that was begun: what is known of each of its trials."""
-
-    assignment: Assignment
-    trials: Sequence[Trial]
-    answers: list[Generation | None]
-    verdicts: list[Verdict | None]
-    left: int
-
-
-class _Place(NamedTuple):
-    """A trial of a shard that was begun."""
-
-    shard: _Open
-    number: int
-    trial: Trial
-    call: Call
-
-
 _Judged = tuple[Generation, Verdict]
-
-
-class _Desk:
-    """A model, and how far this process has come with it."""
-
-    def __init__(self, model: Model, *, limit: int) -> None:
-        self.model = model
-        self.waiting: deque[_Place] = deque()
-        self.askers = 0  # tasks that ask what is waiting, one trial after another
-        self.done = 0
-        self.scored = 0
-        self.score = 0.0
-        self.busy = 0
-        self._limit = limit
-
-    @property
-    def has_seat(self) -> bool:
-        """Whether one more task may ask."""
-        return self.askers < self._limit
-
-    @property
-    def room(self) -> int:
-        """How many more should wait: answers come in groups, and so do the seats they free."""
-        return max(0, 2 * self._limit - self.askers - len(self.waiting))
-
-    def count(self, verdict: Verdict) -> None:
-        """Take note of a verdict."""
-        result = verdict[0]
-        self.done += 1
-        if counts(result.outcome):
-            self.scored += 1
-            self.score += result.score
-
-    def pulse(self) -> ModelPulse:
-        """Say how far it is."""
-        return ModelPulse(
-            done=self.done,
-            scored=self.scored,
-            score=self.score,
-            in_flight=self.model.in_flight,
-            concurrency=self.model.concurrency,
-            busy=self.busy,
-        )
 
 
 class Asker:
@@ -142,7 +77,7 @@ class Asker:
         self._tasks = tasks
         self._prompts = {name: render_prompt(task) for name, task in tasks.items()}
         self._programs = {name for name, task in tasks.items() if runs_programs(task)}
-        self._desks = {name: _Desk(model, limit=limits[name]) for name, model in models.items()}
+        self._desks = {name: Desk(model, limit=limits[name]) for name, model in models.items()}
         self._judge = judge
         self._worker_pid = worker_pid
         self._say = say
@@ -152,7 +87,7 @@ class Asker:
         self._queue: deque[Assignment] = deque()
         self._open_trials = 0
         self._open_shards = 0
-        self._ready: list[tuple[Assignment, bytes, Scored]] = []
+        self._ready: list[tuple[Scored, bytes]] = []  # receipts to be made durable
         self._is_ready = asyncio.Event()
         self._notes: list[Note] = []
         self._moved = asyncio.Event()  # something changed that may let a shard begin or end
@@ -247,14 +182,14 @@ class Asker:
                     desk.askers += 1
                     group.create_task(self._ask_on(desk, group))
 
-    def _open(self, assignment: Assignment) -> _Open:
+    def _open(self, assignment: Assignment) -> OpenShard:
         shard = self._shards[assignment.shard]
         trials = trials_of(self._store.read_cases(shard), shard, self._tasks)
         self._say(Started(shard=assignment.shard, version=assignment.version))
         count = len(trials)
         self._open_trials += count
         self._open_shards += 1
-        return _Open(
+        return OpenShard(
             assignment=assignment,
             trials=trials,
             answers=[None] * count,
@@ -262,7 +197,7 @@ class Asker:
             left=count,
         )
 
-    def _place(self, desk: _Desk, shard: _Open, *, number: int, trial: Trial) -> _Place | None:
+    def _place(self, desk: Desk, shard: OpenShard, *, number: int, trial: Trial) -> Place | None:
         """Say what is to be asked; None where that cannot be said, and the trial has failed."""
         task = self._tasks[trial.task]
         try:
@@ -274,9 +209,9 @@ class Asker:
             self._open_trials -= 1
             self._take(desk, shard, number, (answer, self._judge(trial.id, task, answer)))
             return None
-        return _Place(shard, number, trial, call)
+        return Place(shard, number, trial, call)
 
-    async def _ask_on(self, desk: _Desk, group: asyncio.TaskGroup) -> None:
+    async def _ask_on(self, desk: Desk, group: asyncio.TaskGroup) -> None:
         """Ask what waits at a desk, one trial after another; after `stop` nothing more."""
         try:
             while desk.waiting and not self._stopping:
@@ -314,11 +249,11 @@ class Asker:
             broken = _broken(error, text=answer.text)
             return broken, self._judge(trial.id, task, broken)
 
-    async def _run_program(self, desk: _Desk, place: _Place, answer: Generation) -> None:
+    async def _run_program(self, desk: Desk, place: Place, answer: Generation) -> None:
         judged = await asyncio.to_thread(self._verdict, place.trial, answer)
         self._take(desk, place.shard, place.number, judged)
 
-    def _take(self, desk: _Desk, shard: _Open, number: int, judged: _Judged) -> None:
+    def _take(self, desk: Desk, shard: OpenShard, number: int, judged: _Judged) -> None:
         answer, verdict = judged
         shard.answers[number] = answer
         shard.verdicts[number] = verdict
@@ -332,7 +267,7 @@ class Asker:
             self._say(Halting(reason=str(error)))
             self.stop()
 
-    def _end(self, shard: _Open) -> None:
+    def _end(self, shard: OpenShard) -> None:
         """Hand a shard whose trials are all answered to the publisher, or give it back."""
         self._open_shards -= 1
         self._moved.set()
@@ -347,7 +282,7 @@ class Asker:
             trial, failure = again[0]
             reason = f"{len(again)} of {len(answers)} calls, {trial.id}: {failure.detail}"
             self._say(
-                Returned(shard=assignment.shard, version=assignment.version, reason=reason[:500])
+                Returned(shard=assignment.shard, version=assignment.version, reason=reason[:_SHOWN])
             )
             return
         verdicts = [verdict for verdict in shard.verdicts if verdict is not None]
@@ -356,7 +291,7 @@ class Asker:
         scored = Scored(
             shard=assignment.shard, version=assignment.version, receipt=refer(receipt, data)
         )
-        self._ready.append((assignment, data, scored))
+        self._ready.append((scored, data))
         self._is_ready.set()
 
     async def _publish(self) -> None:
@@ -377,9 +312,9 @@ class Asker:
         ready, self._ready = self._ready, []
         if not ready:
             return
-        files = {receipt_name(one.shard, one.version): data for one, data, _ in ready}
+        files = {receipt_name(one.shard, one.version): data for one, data in ready}
         await asyncio.to_thread(self._put, files)
-        for _, _, scored in ready:
+        for scored, _ in ready:
             self._say(scored)
 
     def _put(self, files: Mapping[str, bytes]) -> None:

@@ -11,7 +11,8 @@ from farm.errors import Busy, FarmError
 from farm.runtime.interrupts import Interrupts
 from farm.runtime.prospects import Ending, standing
 from farm.runtime.settings import RunSettings
-from farm.runtime.supervisor import Supervisor, Watch
+from farm.runtime.supervisor import Supervisor
+from farm.runtime.watch import Watch
 from farm.store.protocol import Store
 
 EXIT_DONE = 0

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from farm.core.change import Reclaim
+from farm.core.event import Note, note
 from farm.core.lease import Lease, eligible
 from farm.core.ledger import Ledger
 from farm.runtime.settings import RunSettings
@@ -32,6 +33,24 @@ def standing(ledger: Ledger) -> dict[str, int]:
         "evaluated": sum(receipt.total for receipt in receipts),
         "correct": sum(receipt.correct for receipt in receipts),
     }
+
+
+def opening(ledger: Ledger, settings: RunSettings, *, pid: int) -> list[Note]:
+    """Give the events that open a run: where it stands, and what is around its programs."""
+    header = [note("run.started", pid=pid, workers=settings.workers, **standing(ledger))]
+    around = settings.isolation
+    if around is not None:
+        header.append(
+            note(
+                "run.isolated",
+                isolation=around.level,
+                landlock_abi=around.landlock_abi,
+                seccomp=around.seccomp,
+                namespaces=around.namespaces,
+                grading=around.grading,
+            )
+        )
+    return header
 
 
 def to_reclaim(ledger: Ledger, is_gone: Callable[[str], bool]) -> list[Reclaim]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 import anyio
 
@@ -36,6 +35,7 @@ from farm.errors import FarmError, Fenced
 from farm.runtime.departure import Departure, release
 from farm.runtime.process import WorkerProcess
 from farm.runtime.settings import RunSettings
+from farm.runtime.watch import Hears
 
 Commit = Callable[[Sequence[Change]], Awaitable[list[Outcome]]]
 _EXIT_S = 5.0  # for a worker with nothing left to do to be gone
@@ -43,25 +43,6 @@ _EXIT_S = 5.0  # for a worker with nothing left to do to be gone
 _LAST_WORDS_S = 2.0
 _LOG_S = 1.0
 _LOG_LINES = 200  # of a worker's stderr that are passed on
-
-
-class Hears(Protocol):
-    """What a shift tells the run of as it happens; nothing here waits."""
-
-    def published(self, lease: Lease) -> None:
-        """Hear that a receipt counts."""
-
-    def returned(self, shard: str, reason: str) -> None:
-        """Hear that a shard was given back and is not wanted again in this run."""
-
-    def unwanted(self) -> frozenset[str]:
-        """Say which shards it must not claim."""
-
-    def halting(self, reason: str) -> Sequence[Note]:
-        """Hear that the run is to end: no worker may go on; give what is to be told of it."""
-
-    def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
-        """Hear how far a worker is; give what is to be told of it."""
 
 
 class Shift:

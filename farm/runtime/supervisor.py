@@ -10,7 +10,6 @@ import errno
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import anyio
 from anyio import CancelScope, Semaphore
@@ -24,9 +23,10 @@ from farm.errors import FarmError, Fenced
 from farm.runtime.committer import Committer
 from farm.runtime.interrupts import Interrupts
 from farm.runtime.process import WorkerProcess, WorkerStartFailed
-from farm.runtime.prospects import Ending, standing, to_reclaim
+from farm.runtime.prospects import Ending, opening, to_reclaim
 from farm.runtime.settings import RunSettings
 from farm.runtime.shift import Shift
+from farm.runtime.watch import Watch
 from farm.store.protocol import Store
 
 _BATCH_CASES = 10_000  # that a worker scores between two syncs, at most
@@ -34,19 +34,6 @@ _RETRIES_S = (0.1, 0.5, 2.0)  # pauses before another try to start a worker proc
 _LOOK_S = 1.0  # how often a waiting run looks at other owners' leases
 _KILL_GRACE_S = 1.0
 _LONG_ENOUGH_MS = 30_000  # no lease is made longer than this because one was lost
-
-
-class Watch(Protocol):
-    """Who looks on while a run goes; nothing here waits."""
-
-    def published(self, lease: Lease) -> None:
-        """Hear that a receipt counts."""
-
-    def pulse(self, worker: str, pulse: Pulse) -> Sequence[Note]:
-        """Hear how far a worker is; give what is to be told of it."""
-
-    def ended(self, worker: str) -> None:
-        """Hear that a worker is no more."""
 
 
 class Supervisor:
@@ -119,27 +106,7 @@ class Supervisor:
 
     async def _begin(self) -> None:
         ledger = self._committer.ledger
-        header = [
-            note(
-                "run.started",
-                pid=os.getpid(),
-                workers=self._settings.workers,
-                **standing(ledger),
-            )
-        ]
-        around = self._settings.isolation
-        if around is not None:
-            header.append(
-                note(
-                    "run.isolated",
-                    isolation=around.level,
-                    landlock_abi=around.landlock_abi,
-                    seccomp=around.seccomp,
-                    namespaces=around.namespaces,
-                    grading=around.grading,
-                )
-            )
-        await self._committer.tell(header)
+        await self._committer.tell(opening(ledger, self._settings, pid=os.getpid()))
         if self._settings.now_ms is None:
             reclaims = to_reclaim(ledger, self._settings.is_gone)
             if reclaims:
