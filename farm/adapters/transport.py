@@ -23,6 +23,7 @@ from farm.adapters.stream import BrokenStream, Stamped
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 MAX_REFUSAL_BYTES: Final = 64 * 1024
 _READ_BUFFER: Final = 256 * 1024  # small buffers slow long streams down by an order
+_STALE_PART: Final = 10  # connections are kept while fewer than one in so many was stale
 
 
 class CallFailed(Exception):
@@ -68,6 +69,7 @@ class Transport:
     Servers close connections that we take for open, llama-server right after an answer. A
     request that met such a connection, and not one byte of a reply, is `stale`: the server may
     have taken it all the same, so whoever counts calls must know, and nothing is sent twice here.
+    From a server that does so often no connection is kept any more.
     """
 
     def __init__(
@@ -92,11 +94,28 @@ class Transport:
         self._connecting = aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
         self._max_body_bytes = max_body_bytes
         self._session: aiohttp.ClientSession | None = None
+        self._keeping: aiohttp.ClientSession | None = None  # closed when no call is in it
+        self._used_again = 0
+        self._stale = 0
 
     async def __aenter__(self) -> Transport:
-        self._session = aiohttp.ClientSession(
+        self._session = self._keeping = self._new_session(keep=True)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        sessions = {self._session, self._keeping}
+        self._session = self._keeping = None
+        for session in sessions:
+            if session is not None:
+                await session.close()
+
+    def _new_session(self, *, keep: bool) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._connections, ttl_dns_cache=300, socket_factory=_new_socket
+                limit=self._connections,
+                ttl_dns_cache=300,
+                socket_factory=_new_socket,
+                force_close=not keep,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
@@ -105,12 +124,6 @@ class Transport:
             read_bufsize=_READ_BUFFER,
             auto_decompress=True,
         )
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
 
     @asynccontextmanager
     async def post(self, url: str, body: bytes) -> AsyncIterator[Reply]:
@@ -192,8 +205,22 @@ class Transport:
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, OSError) as error:
             if fresh or isinstance(error, TimeoutError):
                 raise
+            self._met_stale()
             raise CallFailed("connection", _reason(error), stale=True) from error
+        if not fresh:
+            self._used_again += 1
         return began, response
+
+    def _met_stale(self) -> None:
+        """Count a connection found closed; keep none any more where that is no rare chance.
+
+        A server that ends idle connections after a while meets a request in one of very many; one
+        that closes behind each answer would have most requests sent twice.
+        """
+        self._stale += 1
+        often = self._stale * _STALE_PART > self._used_again
+        if often and self._session is self._keeping:
+            self._session = self._new_session(keep=False)
 
     async def _reads(
         self, response: aiohttp.ClientResponse, began: float

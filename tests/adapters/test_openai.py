@@ -7,6 +7,7 @@ import json
 import math
 import os
 import resource
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import product
@@ -19,7 +20,7 @@ from farm.adapters.exchange import Interface, exchange
 from farm.adapters.openai import OpenAIEndpoint
 from farm.adapters.secret import Secret
 from farm.adapters.transport import Transport
-from farm.core.generation import Failure, Generation, Usage
+from farm.core.generation import STALE, Failure, Generation, Usage
 from farm.errors import SpecError
 from tests.adapters.asking import openai_settings, task
 from tests.adapters.loopback import Handler, Loopback, Received, Wire, answer, run
@@ -514,6 +515,39 @@ def test_connections_are_used_again() -> None:
             return server.connections
 
     assert run(story()) == 2
+
+
+@pytest.mark.parametrize(
+    ("ends_after", "received", "connections"),
+    [(1, 31, 30), (20, 31, 2)],  # of the 31 calls one connection takes two; one takes 21
+    ids=["behind each answer", "once in a while"],
+)
+def test_connections_are_kept_from_servers_that_keep_them(
+    ends_after: int, received: int, connections: int
+) -> None:
+    """A stale call is asked again; only where stale calls are frequent is no connection kept."""
+
+    async def story() -> tuple[int, int, int]:
+        answered: Counter[Wire] = Counter()
+
+        async def handle(received: Received, wire: Wire) -> None:
+            if answered[wire] == ends_after:
+                wire.hang_up()
+                return
+            answered[wire] += 1
+            await wire.reply(answer("four"))
+
+        stale = 0
+        async with Loopback(handle) as server:
+            settings = openai_settings(server.url)
+            async with OpenAIEndpoint(settings, name="model") as endpoint:
+                for sample in range(30):
+                    request = endpoint.request("p", task(), sample=sample)
+                    while STALE in (await endpoint.send(request)).warnings:
+                        stale += 1
+            return len(server.received), server.connections, stale
+
+    assert run(story()) == (received, connections, 1)
 
 
 def test_a_host_that_has_no_address_is_a_lost_connection_at_once() -> None:

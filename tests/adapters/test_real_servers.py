@@ -176,7 +176,12 @@ def test_a_prompt_over_the_context_is_an_error_of_that_request_alone(llama_url: 
 
 @needs_llama
 def test_a_real_server_is_asked_once_for_each_case(llama_url: str, tmp_path: Path) -> None:
-    """Twelve samples at once, twice: the second time every answer comes from the cache."""
+    """Twelve samples at once, twice: the second time every answer comes from the cache.
+
+    llama-server closes the connection behind a stream, though it says that it keeps it. What then
+    goes out on one is a call too many; no connection is kept after the first, so there are at
+    most as many of those as calls at a time.
+    """
 
     async def story() -> tuple[list[Generation], list[Generation], Spending]:
         settings = openai_settings(
@@ -202,7 +207,8 @@ def test_a_real_server_is_asked_once_for_each_case(llama_url: str, tmp_path: Pat
     assert first == second
     assert [g.failure for g in first] == [None] * 12
     assert len({g.text for g in first}) > 1  # each sample has its own seed
-    assert (spending.calls, spending.answered, spending.wasted) == (12, 12, 0)
+    assert (spending.answered, spending.wasted) == (12, 0)
+    assert 12 <= spending.calls <= 12 + 4
     assert spending.completion_tokens == sum(g.usage.completion_tokens for g in first)
 
 
