@@ -52,7 +52,9 @@ def read_event(event: SseEvent, out: Collector) -> None:
     _read_common(value, out)
     for choice in list_in(value, "choices"):
         if isinstance(choice, dict) and count_in(choice, "index") in (0, None):
-            _read_choice(choice, object_in(choice, "delta"), out)
+            # some proxies put an answer that they got in one piece into one event
+            said = object_in(choice, "delta" if "delta" in choice else "message")
+            _read_choice(choice, said, out)
 
 
 def read_whole(body: Mapping[str, Any], out: Collector) -> None:

@@ -31,6 +31,9 @@ class EventSplitter:
     neither data nor a type is none. The old form of llama.cpp, a field ``error:`` instead of
     ``data:``, is given as an event of type ``error``. Holds at most `max_event_bytes` plus one
     read; an event over the bound raises `EventTooLong`.
+
+    Some proxies send an error as a bare JSON object under a stream's type. A body that begins
+    with a brace and holds no event is given at its end, whole, as the data of one.
     """
 
     def __init__(self, *, max_event_bytes: int) -> None:
@@ -41,6 +44,8 @@ class EventSplitter:
         self._type = ""
         self._after_cr = False
         self._begun = False
+        self._first = True  # no line has been taken yet
+        self._bare: list[bytes] = []  # lines of what may be a bare object
 
     def feed(self, read: bytes) -> list[SseEvent]:
         """Take one read and return the events that end in it."""
@@ -73,6 +78,8 @@ class EventSplitter:
             line = bytes(self._line)
             self._take(line if self._begun else line.removeprefix(_BOM))
             self._line.clear()
+        if self._bare:
+            self._data, self._bare = self._bare, []
         return self._dispatch()
 
     def _with_newlines(self, read: bytes) -> bytes:
@@ -87,6 +94,10 @@ class EventSplitter:
         return read
 
     def _take(self, line: bytes) -> None:
+        if (self._first or self._bare) and self._is_bare(line):
+            self._bare.append(line)
+            self._held += len(line)
+            return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"error":
@@ -96,6 +107,16 @@ class EventSplitter:
             self._held += len(value)
         elif name == b"event":
             self._type = value.decode("utf-8", "replace")
+
+    def _is_bare(self, line: bytes) -> bool:
+        """Say whether a line belongs to a body that is an object and no stream."""
+        if self._first:
+            self._first = False
+            return line.lstrip().startswith(b"{")
+        if line.startswith((b"data:", b"event:")):  # a stream after all
+            self._bare, self._held = [], 0
+            return False
+        return True
 
     def _dispatch(self) -> SseEvent | None:
         if not self._data:

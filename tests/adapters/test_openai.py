@@ -365,6 +365,57 @@ def test_a_page_instead_of_a_stream_is_malformed() -> None:
     assert "please log in" in generation.failure.detail
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": {"message": "slow down", "code": "rate_limit_exceeded"}}',
+        b'\r\n{\r\n  "error": {\r\n\r\n"message": "slow down",\r\n'
+        b'"code": "rate_limit_exceeded"}\r\n}\r\n\r\n',
+    ],
+    ids=["in a line", "in lines"],
+)
+@pytest.mark.parametrize("piece", [1, 1000])
+def test_an_error_without_a_stream_under_its_type_is_that_error(body: bytes, piece: int) -> None:
+    """As some proxies send it, with status 200; it is no stream that broke off."""
+
+    async def handle(received: Received, wire: Wire) -> None:
+        await wire.begin()
+        for at in range(0, len(body), piece):
+            await wire.chunk(body[at : at + piece])
+        await wire.chunk(b"")
+
+    generation, _ = run(asked(handle, stream=True))
+    assert generation.failure is not None
+    assert (generation.failure.kind, generation.failure.detail) == ("busy", "slow down")
+
+
+@pytest.mark.parametrize("mark", [b"", b"data: "])
+def test_an_answer_in_one_piece_under_the_type_of_a_stream_is_taken(mark: bytes) -> None:
+    """As one event, or without one; it must not count as an empty answer."""
+
+    async def handle(received: Received, wire: Wire) -> None:
+        await wire.begin()
+        await wire.chunk(mark + answer("four"))
+        await wire.chunk(b"")
+
+    generation, _ = run(asked(handle, stream=True))
+    assert (generation.failure, generation.text) == (None, "four")
+    assert generation.finish_reason == "stop"
+
+
+def test_a_stream_behind_a_line_that_is_none_of_its_own_is_read() -> None:
+    """A field of no known name is passed over (WHATWG HTML, 9.2.6), also one with a brace."""
+
+    async def handle(received: Received, wire: Wire) -> None:
+        await wire.begin()
+        await wire.chunk(b'{"notice": "data: none yet"}\n\n')
+        await wire.chunk(PAR + STOP + b"data: [DONE]\n\n")
+        await wire.chunk(b"")
+
+    generation, _ = run(asked(handle, stream=True))
+    assert (generation.failure, generation.text) == (None, "par")
+
+
 def test_a_reply_that_is_not_http_is_malformed() -> None:
     """Something else listens on the port."""
 
