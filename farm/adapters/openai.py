@@ -6,17 +6,14 @@ Speaks the wire format itself, so it meets what vLLM, SGLang, llama.cpp and Olla
 from __future__ import annotations
 
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from farm.adapters import chat
-from farm.adapters.body import encode_body
-from farm.adapters.exchange import Exchanged, Interface, exchange, generate, generation_of
+from farm.adapters.endpoint import HttpEndpoint
+from farm.adapters.exchange import Exchanged, Interface
 from farm.adapters.secret import Secret
 from farm.adapters.settings import OpenAISettings
-from farm.adapters.transport import Transport
-from farm.core.generation import Failure, Generation, Request
-from farm.core.task import TaskSpec
+from farm.core.generation import Failure
 
 _INTERFACE: Final = Interface(
     streamed=chat.read_event, whole=chat.read_whole, ordinary=chat.read_ordinary
@@ -28,7 +25,7 @@ _NO_DONE: Final = Failure(
 )
 
 
-class OpenAIEndpoint:
+class OpenAIEndpoint(HttpEndpoint):
     """A model behind an OpenAI-style interface.
 
     Some servers never send the [DONE] that ends a stream, and their answers are taken with a
@@ -37,49 +34,20 @@ class OpenAIEndpoint:
     """
 
     def __init__(self, settings: OpenAISettings, *, name: str, key: Secret | None = None) -> None:
-        self._name = name
-        self._settings = settings
-        self._key = key
-        self._sends_done = False  # whether a streamed answer has ended with [DONE]
-        self._base_url = settings.base_url.rstrip("/")
-        self._url = self._base_url + _PATHS[settings.api]
-        headers = {"content-type": "application/json", **settings.headers}
+        headers = dict(settings.headers)
         if key is not None:
             headers["authorization"] = f"Bearer {key.reveal()}"
-        self._transport = Transport(
-            connections=settings.concurrency,
+        super().__init__(
+            settings,
+            name=name,
+            key=key,
+            base_url=settings.base_url.rstrip("/"),
+            path=_PATHS[settings.api],
             headers=headers,
-            timeout_s=settings.timeout_s,
-            idle_s=settings.idle_s,
+            interface=_INTERFACE,
         )
-
-    @property
-    def model_id(self) -> str:
-        """The name the models file gives."""
-        return self._name
-
-    async def __aenter__(self) -> Self:
-        await self._transport.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._transport.__aexit__(kind, error, trace)
-
-    def request(self, prompt: str, task: TaskSpec, *, sample: int) -> Request:
-        """Say what would be sent for one sample of a task."""
-        return Request(
-            model_id=self._name,
-            model_version=self._settings.model_version,
-            base_url=self._base_url,
-            body=self.body(prompt, sample=sample),
-            sample=sample,
-            task=task.task_id,
-        )
+        self._settings = settings
+        self._sends_done = False  # whether a streamed answer has ended with [DONE]
 
     def body(self, prompt: str, *, sample: int = 0) -> dict[str, Any]:
         """Build the whole body of a request."""
@@ -100,30 +68,10 @@ class OpenAIEndpoint:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body
 
-    async def send(self, request: Request) -> Generation:
-        """Make one call; what goes wrong is a failure in the generation."""
-        if request.body.get("stream"):
-            return generation_of(await self.exchange(request.body))
-        return await generate(
-            self._transport,
-            self._url,
-            encode_body(request.body, model=self._name),
-            interface=_INTERFACE,
-            key=self._key,
-        )
-
     async def exchange(self, body: dict[str, Any]) -> Exchanged:
         """Make one call and give all that was read, with its timing."""
-        streamed = bool(body.get("stream"))
-        exchanged = await exchange(
-            self._transport,
-            self._url,
-            encode_body(body, model=self._name),
-            interface=_INTERFACE,
-            streamed=streamed,
-            key=self._key,
-        )
-        return self._judged(exchanged) if streamed else exchanged
+        exchanged = await super().exchange(body)
+        return self._judged(exchanged) if body.get("stream") else exchanged
 
     def _judged(self, exchanged: Exchanged) -> Exchanged:
         """Hold a streamed answer to the way this endpoint has ended others."""
