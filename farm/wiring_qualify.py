@@ -239,13 +239,16 @@ def open_endpoint(config: Config) -> Endpoint:
     """Give the server of a configuration, not opened yet; reads the key it names."""
     # here and not at the top: aiohttp loads for 100 ms, which a summary does not need
     from farm.adapters.measured import MeasuredEndpoint
-    from farm.adapters.secret import Secret
+    from farm.adapters.secret import Secret, variable_shown
 
     key = None
     if config.api_key_env:
         found = variables_named([config.api_key_env])
         if config.api_key_env not in found:
-            raise SpecError(f"api_key_env: the variable {config.api_key_env!r} is not set")
+            raise SpecError(
+                "api_key_env: the key is looked for in the environment variable "
+                f"{variable_shown(config.api_key_env)}, which is not set: set it and run again"
+            )
         key = Secret(found[config.api_key_env], name=config.api_key_env)
     return MeasuredEndpoint(
         config.url, connections=max(config.concurrency), timeout_s=config.timeout_s, key=key

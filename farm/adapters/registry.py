@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from farm.adapters.lift import LiftedEndpoint
 from farm.adapters.protocol import Endpoint, ModelAdapter
-from farm.adapters.secret import Secret
+from farm.adapters.secret import Secret, variable_shown
 from farm.adapters.settings import (
     AnthropicSettings,
     CommandSettings,
@@ -85,7 +85,7 @@ def read_key(name: str, settings: Common, *, environment: Mapping[str, str]) -> 
     if settings.key_env not in environment:
         raise SpecError(
             f"model {name!r}: its key is looked for in the environment variable "
-            f"{settings.key_env}, which is not set: set it and run again"
+            f"{variable_shown(settings.key_env)}, which is not set: set it and run again"
         )
     return Secret(environment[settings.key_env], name=settings.key_env)
 

@@ -66,6 +66,14 @@ def shown(text: str, key: Secret | None, *, most: int) -> str:
     return (text if key is None else key.masked(text))[:most]
 
 
+def variable_shown(name: str) -> str:
+    """Give the name of a variable that is not set, unless it may be a key itself.
+
+    Keys are pasted where the name of their variable belongs; few are all in upper case.
+    """
+    return name if name == name.upper() else "named there (not shown: it may be the key itself)"
+
+
 def quoted(data: bytes, key: Secret | None, *, most: int) -> str:
     """Give the beginning of bytes that could not be read, as a text between quotes."""
     text = data.decode("utf-8", "replace")

@@ -77,6 +77,10 @@ store = click.option(
 )
 
 quiet = click.option("--quiet", is_flag=True, help="No log on stderr, only failures.")
+# for commands that log nothing anyway: every command takes the option
+always_quiet = click.option(
+    "--quiet", is_flag=True, expose_value=False, help="No log on stderr, only failures."
+)
 
 log = apply_all(
     [

@@ -39,6 +39,7 @@ def command() -> None:
     show_default=True,
     help="Assumed for the estimate, for each request.",
 )
+@options.always_quiet
 def plan(config: str, prefill_tokens_s: float, decode_tokens_s: float) -> None:
     """Print what a run would do: cells, tokens, time, and what provenance is missing.
 
@@ -102,6 +103,7 @@ def run(
     default="markdown",
     show_default=True,
 )
+@options.always_quiet
 def summary(directory: str, form: str) -> None:
     """Print a table of the cells of a run: min, median and max over repeats, successes."""
     from farm.files.runfiles import read_run
@@ -131,6 +133,7 @@ def summary(directory: str, form: str) -> None:
     "known to differ in it. Repeat for more.",
 )
 @click.option("--format", "form", type=_FORMATS, default="json", show_default=True)
+@options.always_quiet
 @click.pass_context
 def compare(
     ctx: click.Context, /, baseline: str, candidate: str, across: tuple[str, ...], form: str
@@ -166,6 +169,7 @@ def compare(
 @click.argument("directory", metavar="DIR", type=FilledPath())
 @click.option("--baseline", default="baseline", show_default=True, help="The configuration's name.")
 @click.option("--format", "form", type=_FORMATS, default="json", show_default=True)
+@options.always_quiet
 def audit(directory: str, baseline: str, form: str) -> None:
     """Say where saved outputs of drafts differ from the baseline's, and whether drafts agree.
 

@@ -205,7 +205,7 @@ def _against(
 ) -> AgainstBaseline:
     found = _differences(rows, base)
     parted = [difference for difference in found.values() if difference is not None]
-    mismatches = unknown = 0
+    mismatches = unknown = strangers = 0  # strangers: they differ, and so do their templates
     for key in found:
         partner = _partner(key, base)
         ours = rows[key].template_sha256
@@ -214,6 +214,7 @@ def _against(
             unknown += 1
         elif ours != theirs:
             mismatches += 1
+            strangers += found[key] is not None
     return AgainstBaseline(
         config=name,
         pairs=len(found),
@@ -225,7 +226,7 @@ def _against(
         template_mismatches=mismatches,
         templates_unknown=unknown,
         unpaired=len(rows) - len(found),
-        attributable=attributable,
+        attributable=False if strangers else attributable,
     )
 
 

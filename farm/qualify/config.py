@@ -6,6 +6,7 @@ A configuration is provenance first. A field that is missing, or still says REQU
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
@@ -24,6 +25,7 @@ CacheMode = Literal["cold", "primed"]
 
 LARGEST_CONTEXT: Final = 16 * 1024 * 1024
 SMALLEST_CONTEXT: Final = 256
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class HookCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -218,6 +220,9 @@ def _across_fields(known: dict[str, Any], *, file: str) -> list[Problem]:
     elif "@" in url.partition("://")[2].partition("/")[0]:
         # the url stands in provenance.json
         refuse("url", "credentials", "holds credentials: name a variable in api_key_env")
+    if not _VARIABLE.fullmatch(known.get("api_key_env") or "A"):
+        detail = "must be the name of an environment variable, never the key itself"
+        refuse("api_key_env", "not_a_variable", detail)
     limit = known.get("max_context_per_request")
     room = known["max_tokens"] + TOOL_TURN_TOKENS if "max_tokens" in known else 0
     for context in known.get("contexts", ()):

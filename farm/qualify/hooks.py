@@ -189,7 +189,8 @@ class Hooks:
             )
             body = reply.body if isinstance(reply.body, dict) else {}
             erased = body.get("n_erased")
-            if reply.status != 200 or body.get("id_slot") != place or not isinstance(erased, int):
+            counted = type(erased) is int and erased >= 0  # True is no count
+            if reply.status != 200 or body.get("id_slot") != place or not counted:
                 raise _not_cleared(
                     f"slot {place} answers {_said(reply)}; start the server with --slot-save-path "
                     "when it does not support slot actions"

@@ -157,12 +157,13 @@ def pooled_acceptance(
 ) -> tuple[float | None, int, int]:
     """Return accepted / drafted over all requests, and how many told of drafts and how many not.
 
-    A request without the counters is counted apart, not as zero.
+    A request without the counters is counted apart, not as zero; so is one that took more than
+    was drafted, whose counters mean something else.
     """
     accepted = drafted = told = silent = 0
     for one in timings:
         of_draft, taken = _count(one, "draft_n"), _count(one, "draft_n_accepted")
-        if of_draft is None or taken is None:
+        if of_draft is None or taken is None or taken > of_draft:
             silent += 1
             continue
         told += 1

@@ -137,7 +137,9 @@ class AgainstBaseline(Struct, frozen=True, kw_only=True):
     template_mismatches: int
     templates_unknown: int
     unpaired: int
-    attributable: bool | None  # None: the baseline was not repeated
+    # whether differences may come of the configuration: False where the baseline differs from
+    # its own repeat, or outputs that differ had other templates; None: it was not repeated
+    attributable: bool | None
 
 
 class DraftsAgreement(Struct, frozen=True, kw_only=True):

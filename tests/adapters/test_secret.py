@@ -9,14 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farm.adapters.openai import OpenAIEndpoint
+from farm.adapters.registry import read_key
 from farm.adapters.secret import Secret, quoted, shown
 from farm.core.generation import Generation, encode_generation
+from farm.errors import SpecError
 from tests.adapters.asking import openai_settings, task
 from tests.adapters.loopback import Handler, Loopback, Received, Wire, run
 
 KEY = "sk-a/b-0123456789abcdefghij"
 PIECES = [KEY[at : at + 8] for at in range(len(KEY) - 7)]
 ESCAPED = KEY.replace("/", "\\/").replace("5", "\\u0035").replace("e", "\\u0065")
+
+
+def test_a_key_in_place_of_its_variables_name_is_not_shown() -> None:
+    """It may look like a name; what is asked of its reader is the name of a variable."""
+    settings = openai_settings("http://x", key_env="sk_live_51ABCdef")
+    with pytest.raises(SpecError, match="which is not set") as refused:
+        read_key("model", settings, environment={})
+    assert "51ABC" not in str(refused.value)
 
 
 async def asked(handler: Handler, *, stream: bool) -> Generation:

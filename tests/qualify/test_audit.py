@@ -88,6 +88,28 @@ def test_a_baseline_that_repeats_itself_makes_differences_attributable() -> None
     assert found.against_baseline[0].pairs == 1
 
 
+@pytest.mark.parametrize(
+    ("texts", "templates", "expected"),
+    [
+        (("A", "B"), ("t1", "t2"), False),  # another template may be the whole difference
+        (("A", "A"), ("t1", "t2"), True),  # there is no difference to be told of
+        (("A", "B"), ("t1", "t1"), True),
+        (("A", "B"), ("t1", None), True),  # not told; `templates_unknown` counts it
+    ],
+)
+def test_differences_under_another_template_are_not_attributable(
+    texts: tuple[str, str], templates: tuple[str, str | None], expected: bool
+) -> None:
+    """The template is a dimension of its own, never mixed with the draft's."""
+    ours, theirs = (
+        out(config, text, template_sha256=template)
+        for config, text, template in zip(("baseline", "d"), texts, templates, strict=True)
+    )
+    found = audit_outputs([ours, ours, theirs], baseline="baseline")
+    assert found.baseline_repeat.verdict == "deterministic"
+    assert found.against_baseline[0].attributable is expected
+
+
 def test_a_repeat_may_be_saved_as_a_configuration_of_its_own() -> None:
     """It is no draft."""
     outputs = [out("baseline", "A"), out("baseline-repeat", "A"), out("d", "B")]

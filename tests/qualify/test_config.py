@@ -244,3 +244,10 @@ def test_a_sampler_is_said_once() -> None:
     with pytest.raises(SpecError, match=r"'temperature' is 1 here and 0 in sampler"):
         read(sampler={"temperature": 0}, request_options={"temperature": 1})
     read(sampler={"temperature": 0}, request_options={"temperature": 0, "top_k": 1})
+
+
+def test_a_key_in_place_of_its_variable_is_refused_unseen() -> None:
+    """A configuration is shared; a key belongs in the environment."""
+    with pytest.raises(SpecError, match="never the key itself") as refused:
+        complete_config(read(api_key_env="sk-abc123"), file="c")
+    assert "abc123" not in str(refused.value)

@@ -114,12 +114,16 @@ def test_llama_reset_waits_for_idle_slots_and_erases_each() -> None:
             "--slot-save-path",
         ),
         ({("GET", "/slots"): (200, IDLE), ("POST", ERASE.format(0)): (200, {})}, "slot 0 answers"),
-        (
-            {
-                ("GET", "/slots"): (200, IDLE),
-                ("POST", ERASE.format(0)): (200, {"id_slot": 1, "n_erased": 3}),
-            },
-            "slot 0 answers",
+        *(
+            (
+                {("GET", "/slots"): (200, IDLE), ("POST", ERASE.format(0)): (200, told)},
+                "slot 0 answers",
+            )
+            for told in (
+                {"id_slot": 1, "n_erased": 3},
+                {"id_slot": 0, "n_erased": True},
+                {"id_slot": 0, "n_erased": -1},
+            )
         ),
     ],
 )

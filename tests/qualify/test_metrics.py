@@ -158,3 +158,9 @@ def test_what_is_not_told_or_not_a_count_is_none(timings) -> None:
     assert pooled_acceptance([timings]) == (None, 0, 1)
     assert server_decode_rate(timings) is None
     assert server_interval_rate(timings) is None
+
+
+def test_more_taken_than_drafted_is_no_acceptance() -> None:
+    """A rate above one would stand beside real ones; such counters are as good as none."""
+    odd, sound = {"draft_n": 2, "draft_n_accepted": 9}, {"draft_n": 4, "draft_n_accepted": 3}
+    assert pooled_acceptance([odd, sound]) == (0.75, 1, 1)
