@@ -76,6 +76,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     p_value: float | None
     significant: bool
     detectable: float | None
+    detectable_reason: str = ""
     fixed: tuple[Change, ...] = ()
     broken: tuple[Change, ...] = ()
     only_first: tuple[str, ...] = ()
@@ -126,7 +127,8 @@ def compare_runs(
         test=verdict.test,
         p_value=verdict.p_value,
         significant=verdict.p_value is not None and verdict.p_value < 1.0 - level,
-        detectable=verdict.detectable,
+        detectable=verdict.detectable.value,
+        detectable_reason=verdict.detectable.reason,
         fixed=tuple(change for change in changed if second.cases[change.id].correct),
         broken=tuple(change for change in changed if first.cases[change.id].correct),
         only_first=tuple(sorted(first.cases.keys() - paired)),

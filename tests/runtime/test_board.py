@@ -189,7 +189,7 @@ def test_cases_that_belong_together_are_compared_as_clusters() -> None:
             for said in ("yes", "no")
         )
     )
-    assert (samples.test, samples.p_value) == ("none", None)
+    assert (samples.test, samples.p_value) == ("none", None)  # one task, whatever its samples say
 
 
 def test_a_side_of_a_partial_run_holds_what_was_judged() -> None:

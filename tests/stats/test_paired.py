@@ -12,7 +12,12 @@ from scipy import stats
 
 from farm.errors import BadNumbers
 from farm.stats.paired import discordant_interval, holm, mcnemar_exact, paired_t
-from farm.stats.power import cases_needed, detectable_difference
+from farm.stats.power import (
+    cases_needed,
+    detectable_by_t,
+    detectable_difference,
+    detectable_without_spread,
+)
 from tests.vectors.load import rows
 
 
@@ -121,3 +126,41 @@ def test_nothing_is_detectable_without_pairs_or_spread():
         cases_needed(0.0, 0.5)
     with pytest.raises(BadNumbers, match="negative"):
         detectable_difference(-0.5, 10)
+
+
+@pytest.mark.parametrize("df", [1, 2, 4, 9, 29, 199, 5000])
+@pytest.mark.parametrize(("level", "power"), [(0.95, 0.8), (0.99, 0.5), (0.9, 0.95)])
+def test_the_t_test_has_the_power_it_says_by_the_noncentral_t_of_scipy(df, level, power):
+    error = 1e-3
+    found = detectable_by_t(error, df, level=level, power=power).value
+    assert found is not None
+    critical = stats.t.ppf(0.5 + level / 2, df)
+    # the far tail is under 1e-6 here, and scipy has no number for some of it
+    shown = stats.nct.sf(critical, df, found / error)
+    assert shown == pytest.approx(power, abs=1e-6)
+
+
+def test_no_difference_above_one_is_promised():
+    """Two pairs, standard error 0.1: 16.33 errors would be needed."""
+    found = detectable_by_t(0.1, 1)
+    assert found.value is None
+    assert "to show one up to 1" in found.reason
+    assert detectable_by_t(0.06, 1).value == pytest.approx(0.98004, abs=1e-4)
+
+
+@pytest.mark.parametrize("n", [6, 7, 10, 40, 1000])
+def test_without_spread_a_whole_point_one_way_is_what_would_show(n):
+    """Least k of n units one point away with p < 0.05 by the test itself, then 80 % for k."""
+    least = next(
+        k
+        for k in range(1, n + 1)
+        if (paired_t(np.array([1.0] * k + [0.0] * (n - k)))[0] or 0) < 0.05
+    )
+    found = detectable_without_spread(n).value
+    assert stats.binom.sf(least - 1, n, found) == pytest.approx(0.8, abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_without_spread_five_units_can_show_nothing(n):
+    """The sign test's smallest p is 2 / 2^5."""
+    assert detectable_without_spread(n).value is None
