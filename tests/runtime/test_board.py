@@ -196,4 +196,5 @@ def test_a_side_of_a_partial_run_holds_what_was_judged() -> None:
     side = side_of(recording(TEN, done=1))
     assert not side.complete
     assert 0 < len(side.cases) < 10
+    assert (side.planned, side.pending) == (10, 10 - len(side.cases))
     assert side.scorer == "exact_match@1"

@@ -16,14 +16,16 @@ def power(difference: float, flips: int, n: int, *, alpha: float = 0.05) -> floa
     """The chance of p < alpha, over every number of flips and every direction of each."""
     rate = max(flips / n, difference)
     rarer = 0.5 - difference / (2.0 * rate)
-    return sum(
-        stats.binom.pmf(count, n, rate)
-        * sum(
-            stats.binom.pmf(down, count, rarer)
-            for down in range(count + 1)
-            if mcnemar_exact(down, count - down) < alpha
+    return float(
+        sum(
+            stats.binom.pmf(count, n, rate)
+            * sum(
+                stats.binom.pmf(down, count, rarer)
+                for down in range(count + 1)
+                if mcnemar_exact(down, count - down) < alpha
+            )
+            for count in range(n + 1)
         )
-        for count in range(n + 1)
     )
 
 
