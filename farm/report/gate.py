@@ -73,7 +73,7 @@ def decide_gate(
     unscored = run.planned - len(scored)
     missing = _incomplete(run, baseline, comparison)
     reasons = missing or [
-        *_too_low(accuracy, interval, min_accuracy),
+        *_too_low(accuracy, interval, min_accuracy, n=len(scored)),
         *_regressed(comparison, max_regression),
     ]
     if not reasons and unscored:
@@ -221,12 +221,14 @@ def _hidden(
     return [f"{about}; were they wrong: {reason}" for reason in reasons]
 
 
-def _too_low(accuracy: float | None, interval: Interval, least: float | None) -> list[str]:
+def _too_low(
+    accuracy: float | None, interval: Interval, least: float | None, *, n: int
+) -> list[str]:
     if least is None or accuracy is None or accuracy >= least:
         return []
     return [
         f"accuracy {share(accuracy)} is below {least:g} "
-        f"(95% CI {span(interval.lo, interval.hi)}, {count(interval.n, 'case')})"
+        f"(95% CI {span(interval.lo, interval.hi)}, {count(n, 'case')})"
     ]
 
 

@@ -119,7 +119,8 @@ def pairwise_section(
         "Who differs from whom",
         "Row minus column over the tasks both have. Coloured where the paired test separates the "
         "two after Holm over all pairs; “tied” is not proof that they are equal: the smallest "
-        f"difference this many tasks would show is in each cell's tip.{flat}{more}",
+        "difference this many tasks would show, were it the only test, is in each cell's tip."
+        f"{flat}{more}",
         f'<div class="scroll"><table class="matrix"><thead><tr><td></td>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>",
     )
@@ -140,6 +141,7 @@ def _pair_cell(found: tuple[PairwiseDiff, float] | None, *, same: bool) -> str:
         f"{signed_span(*ends)}{spread}, {pair.test.replace('_', ' ')}, p {chance(pair.p_value)}, "
         f"after Holm {chance(pair.p_holm)}, {count(pair.n, 'task')}, "
         f"detectable {share(pair.detectable)}"
+        + (f" ({pair.detectable_reason})" if pair.detectable_reason else "")
     )
     verdict = "tied"
     if pair.significant:

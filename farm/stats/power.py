@@ -1,4 +1,4 @@
-"""What a comparison of this size could have seen, and how many cases another would need.
+"""What a comparison of this size could have seen.
 
 All of it is of a single test, before Holm: among many pairs a difference must be larger. That
 of exact McNemar is in `farm.stats.flips`.
@@ -125,34 +125,6 @@ def _noncentrality(df: int, level: float, power: float) -> float:
         return shown / (2.0 * whole) >= power
 
     return smallest(enough, 0.0, 4.0 * (critical + 1.0 + abs(normal_quantile(power))))
-
-
-def detectable_difference(
-    sd: float, n: int, *, level: float = LEVEL, power: float = POWER
-) -> float | None:
-    """Return the smallest true mean difference that n pairs would show with this power.
-
-    `sd` is the standard deviation of the paired differences. None when there are no pairs or no
-    spread was seen: a difference of zero is never "detectable". Normal approximation, for large n.
-    """
-    _check(sd, level=level, power=power)
-    if n < 1 or sd == 0.0:
-        return None
-    return _sum_of_quantiles(level, power) * sd / math.sqrt(n)
-
-
-def cases_needed(
-    difference: float, sd: float, *, level: float = LEVEL, power: float = POWER
-) -> int:
-    """Return how many pairs show a true mean difference of this size with this power."""
-    _check(sd, level=level, power=power)
-    if not difference > 0.0:
-        raise BadNumbers(f"difference {difference!r} must be positive: zero can never be shown")
-    return max(2, math.ceil((_sum_of_quantiles(level, power) * sd / difference) ** 2))
-
-
-def _sum_of_quantiles(level: float, power: float) -> float:
-    return normal_quantile(0.5 + level / 2.0) + normal_quantile(power)
 
 
 def _check(sd: float, *, level: float, power: float) -> None:
