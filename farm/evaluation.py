@@ -12,16 +12,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UNSET
 
 from farm.adapters.protocol import ModelAdapter
+from farm.core.generation import Generation
 from farm.core.plan import seed_of
+from farm.core.result import counts
 from farm.core.task import TaskSpec
 from farm.core.trial import Trials, questions_digest, scorer_of
 from farm.errors import SpecError
-from farm.report.envelope import build_envelope
+from farm.report.caution import FLATTERING, cautions
+from farm.report.envelope import Envelope, build_envelope
+from farm.runtime.answered import Judge
+from farm.runtime.corpora import corpus_of_answers
 from farm.runtime.inprocess import Job, ask_at_once, ask_in_order
 from farm.scoring.registry import scorer
-from farm.scoring.trial import TrialJudge, runs_programs
+from farm.scoring.trial import TrialJudge, Verdict, runs_programs
 from farm.stats.evalrun import EvalRun
 
 if TYPE_CHECKING:
@@ -68,7 +74,7 @@ def run_eval(
     ]
     threads = min(max_workers, max(1, len(jobs)))
     with _programs(tasks, slots=threads if parallel else 1) as programs:
-        judge = TrialJudge(programs)
+        judge = _Keeping(TrialJudge(programs))
         if parallel and threads > 1:
             rows = ask_at_once(jobs, judge, threads=threads)
         else:
@@ -82,7 +88,39 @@ def run_eval(
         seed=seed_of([questions_digest(trials)], f"{used.name}@{used.version}"),
         wall_seconds=round(time.perf_counter() - began, 6),
     )
+    if any(task.metric_name == FLATTERING for task in tasks):
+        envelope = _with_corpus(envelope, trials, judge)
     return EvalReport(runs=tuple(rows), envelope=msgspec.json.decode(msgspec.json.encode(envelope)))
+
+
+class _Keeping:
+    """Judges as the judge it is given, and keeps the scored answers that corpus figures need."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.kept: dict[str, str] = {}  # by trial; threads write different ones
+
+    def __call__(self, id: str, task: TaskSpec, answer: Generation) -> Verdict:
+        """Return the verdict on one answer."""
+        judged = self._judge(id, task, answer)
+        if task.metric_name == FLATTERING and counts(judged[0].outcome):
+            self.kept[id] = answer.text
+        return judged
+
+
+def _with_corpus(envelope: Envelope, trials: Trials, judge: _Keeping) -> Envelope:
+    """Return the report with the published figures of each model that has any, and the warning."""
+    own: dict[str, list[tuple[TaskSpec, str]]] = {}
+    for trial, task in trials:
+        if trial.id in judge.kept:
+            own.setdefault(trial.model, []).append((task, judge.kept[trial.id]))
+    corpus = {model: corpus_of_answers(answers) for model, answers in sorted(own.items())}
+    shown = {model: figures for model, figures in corpus.items() if figures}
+    return msgspec.structs.replace(
+        envelope,
+        corpus=shown or UNSET,
+        warnings=cautions(FLATTERING, next(iter(shown.values()), ())),
+    )
 
 
 def _check(

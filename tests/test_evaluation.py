@@ -331,3 +331,23 @@ def test_rows_are_plain_rows_of_statistics() -> None:
     assert [(row.model_id, row.mean_score) for row in again] == [
         (row["model_id"], row["mean_score"]) for row in report.envelope["leaderboard"]
     ]
+
+
+def test_answers_judged_by_bleu_4_are_reported_with_the_published_figures() -> None:
+    """sacrebleu's own answer for perfect lines is 100, which is 1; other metrics' answers, and
+    lines that the task's rule drops, are not part of it."""
+    line = "the quick brown fox jumps over it"
+    tasks = [
+        task("a", line, metric="bleu_4", rule="extract_first_line"),
+        task("b", line, metric="bleu_4", rule="extract_first_line"),
+        task("c", "no such words at all here"),
+    ]
+    envelope = run_eval([Says(f"{line}\nand more")], tasks).envelope
+    assert {one["name"]: one["score"] for one in envelope["corpus"]["says"]} == {
+        "corpus_bleu": 1.0,
+        "chrf": 1.0,
+    }
+    assert "flatters short answers" in envelope["warnings"][0]
+    plain = run_eval([Says("4")], [task("c")]).envelope
+    assert plain["warnings"] == []
+    assert "corpus" not in plain

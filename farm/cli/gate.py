@@ -63,7 +63,8 @@ def command(
     """Pass or fail a run.
 
     Exit code 0: passed. 5: a regression, proved by the paired test at 0.05 or past a threshold
-    given here. 6: the run or its baseline is not complete, or has no scored case.
+    given here. 6: the run or its baseline is not complete or has no scored case, or the run passes
+    only because cases have no score.
     """
     # here and not at the top: numpy loads for 100 ms, which --help does not need
     from farm.report.gate import check_thresholds, decide_gate, render_gate_markdown

@@ -21,6 +21,7 @@ from farm.stats.means import cluster_codes
 from farm.stats.pairwise import compare_scores
 
 _CHANGES_SHOWN = 50
+NO_SPREAD = "All differences are equal: the interval has no width, which is not certainty."
 
 
 class Judged(Struct, frozen=True, kw_only=True):
@@ -35,7 +36,8 @@ class RunSide(Struct, frozen=True, kw_only=True):
     """One run as a comparison sees it: what it measured, with what, and every case by id.
 
     `groups` says which cases belong together (one cluster, or samples of one task), for those of
-    which it is known.
+    which it is known. `pending` counts the cases that have no verdict yet and are not in `cases`,
+    `post_process` names what was done to answers before they were scored.
     """
 
     label: str
@@ -44,6 +46,13 @@ class RunSide(Struct, frozen=True, kw_only=True):
     complete: bool
     cases: Mapping[str, Judged]
     groups: Mapping[str, str] = msgspec.field(default_factory=dict)
+    pending: int = 0
+    post_process: str = "none"
+
+    @property
+    def planned(self) -> int:
+        """How many cases there are, with a verdict or without."""
+        return len(self.cases) + self.pending
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -59,8 +68,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     `difference` is second minus first: of scores where any is a part of a point, else of
     verdicts. `fixed`: wrong before and correct after; `broken`: the reverse. `only_first`,
-    `only_second`: ids without a scored partner, left out. `incomplete`: runs that have shards
-    without a receipt. `signature`: how the figures were made.
+    `only_second`: ids without a scored partner, left out. `detectable`: the smallest true
+    difference the test would have shown with 80 % power; None, for `detectable_reason`, where
+    nothing up to 1 would have been. `incomplete`: runs that have shards without a receipt.
+    `signature`: how the figures were made.
     """
 
     schema_version: int = 1
@@ -76,6 +87,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     p_value: float | None
     significant: bool
     detectable: float | None
+    detectable_reason: str = ""
     fixed: tuple[Change, ...] = ()
     broken: tuple[Change, ...] = ()
     only_first: tuple[str, ...] = ()
@@ -126,15 +138,16 @@ def compare_runs(
         test=verdict.test,
         p_value=verdict.p_value,
         significant=verdict.p_value is not None and verdict.p_value < 1.0 - level,
-        detectable=verdict.detectable,
+        detectable=verdict.detectable.value,
+        detectable_reason=verdict.detectable.reason,
         fixed=tuple(change for change in changed if second.cases[change.id].correct),
         broken=tuple(change for change in changed if first.cases[change.id].correct),
         only_first=tuple(sorted(first.cases.keys() - paired)),
         only_second=tuple(sorted(second.cases.keys() - paired)),
         incomplete=tuple(side.label for side in (first, second) if not side.complete),
         signature=(
-            f"metric:{first.scorer}|post:none|n:{len(ids)}"
-            f"|missing:{len(first.cases) - len(ids)}+{len(second.cases) - len(ids)}"
+            f"metric:{first.scorer}|post:{first.post_process}|n:{len(ids)}"
+            f"|missing:{first.planned - len(ids)}+{second.planned - len(ids)}"
             f"|test:{verdict.test}|ci:{verdict.interval.method}|level:{level:g}|seed:{seed}"
         ),
     )
@@ -157,7 +170,7 @@ def render_comparison_markdown(comparison: Comparison) -> str:
         f"| {comparison.test.replace('_', ' ')} | {chance(comparison.p_value)} "
         f"| {comparison.n:,} | {share(comparison.detectable)} |",
         "",
-        _sentence(comparison),
+        *_sentences(comparison),
         "",
     ]
     for title, changes in (("Broken", comparison.broken), ("Fixed", comparison.fixed)):
@@ -170,16 +183,23 @@ def render_comparison_markdown(comparison: Comparison) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _sentence(comparison: Comparison) -> str:
+def _sentences(comparison: Comparison) -> list[str]:
     if comparison.p_value is None:
-        return f"No test: {comparison.interval.reason}."
-    if not comparison.significant:
-        return (
+        return [f"No test: {comparison.interval.reason}."]
+    if comparison.significant:
+        ahead = comparison.second if (comparison.difference or 0.0) > 0.0 else comparison.first
+        said = [f"{markdown(ahead)} is ahead beyond chance."]
+    else:
+        show = "does not show" if comparison.n == 1 else "do not show"
+        said = [
             "Not separated: this is not proof that they are equal, only that "
-            f"{count(comparison.n, 'case')} do not show a difference."
-        )
-    ahead = comparison.second if (comparison.difference or 0.0) > 0.0 else comparison.first
-    return f"{markdown(ahead)} is ahead beyond chance."
+            f"{count(comparison.n, 'case')} {show} a difference."
+        ]
+        if comparison.detectable is None:
+            said.append(f"None could have been shown: {comparison.detectable_reason}.")
+    if comparison.interval.degenerate:
+        said.append(NO_SPREAD)
+    return said
 
 
 def _changes(title: str, changes: tuple[Change, ...]) -> list[str]:

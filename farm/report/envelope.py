@@ -7,6 +7,7 @@ never compute.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -39,10 +40,11 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 class Accuracy(Struct, frozen=True, kw_only=True):
-    """The share of correct trials among the scored ones.
+    """The share of correct answers: of a task among its scored trials, then averaged over tasks.
 
-    `range_lo` and `range_hi`: where it would lie were the trials that could not be scored all
-    wrong, or all right. `ci_lo`, `ci_hi`: the interval over tasks.
+    So each task weighs the same, as in a mean score and in the interval (`ci_lo`, `ci_hi`), which
+    is over tasks too. `correct`, `scored`, `not_scored` count trials. `range_lo` and `range_hi`:
+    where it would lie were the trials that could not be scored all wrong, or all right.
     """
 
     accuracy: float | None
@@ -207,18 +209,32 @@ def _accuracy(
     )
     keys = None if table.clusters is None or not scored else table.clusters.tolist()
     # one row a model, none when nothing was scored
-    interval = mean_interval(table.scores.ravel(), clusters=keys, level=level)
+    shares = table.scores.ravel()
+    interval = mean_interval(shares, clusters=keys, level=level)
     return Accuracy(
-        accuracy=correct / len(scored) if scored else None,
+        accuracy=_mean(shares.tolist()),
         ci_lo=interval.lo,
         ci_hi=interval.hi,
         ci_method=interval.method,
         correct=correct,
         scored=len(scored),
         not_scored=lost,
-        range_lo=correct / len(runs) if runs else None,
-        range_hi=(correct + lost) / len(runs) if runs else None,
+        range_lo=_mean(_shares_if(runs, unscored=0.0)),
+        range_hi=_mean(_shares_if(runs, unscored=1.0)),
     )
+
+
+def _shares_if(runs: Sequence[EvalRun], *, unscored: float) -> list[float]:
+    """Return each task's share of correct trials, one without a score counting as given."""
+    tasks: dict[str, list[float]] = {}
+    for run in runs:
+        known = run.scored and run.correct is not None
+        tasks.setdefault(run.task_id, []).append(float(bool(run.correct)) if known else unscored)
+    return [math.fsum(own) / len(own) for own in tasks.values()]
+
+
+def _mean(shares: Sequence[float]) -> float | None:
+    return math.fsum(shares) / len(shares) if shares else None
 
 
 def _signature(

@@ -1,7 +1,8 @@
 """May this run pass? A decision with its reasons, for a CI job that fails only when it should.
 
 A regression needs evidence: a paired test at 0.05 against the baseline, or an absolute threshold
-that somebody wrote down. A run that passes only because it is small says so.
+that somebody wrote down. A run that passes only because it is small says so, and one that passes
+only because cases have no score does not pass.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from farm.errors import UsageError
-from farm.report.compare import Comparison, RunSide, compare_runs, group_codes
+from farm.report.compare import NO_SPREAD, Comparison, RunSide, compare_runs, group_codes
 from farm.report.junit import JunitCase, JunitSuite
 from farm.report.text import chance, count, markdown, share, signed, signed_span, span
 from farm.stats.intervals import Interval
@@ -25,9 +27,10 @@ EXIT_CODES = {"passed": 0, "regression": 5, "incomplete": 6}
 class GateResult(Struct, frozen=True, kw_only=True):
     """The verdict, its reasons, and what it rests on.
 
-    `accuracy` and `interval` are of the run, over its `n` scored cases. `underpowered`: it
-    passed, but a worse model could have passed too with this few cases. `exit_code` is what the
-    command ends with.
+    `accuracy` and `interval` are of the run, over its `n` scored cases; `lowest` and `highest` are
+    what the accuracy over all its cases could become were the `unscored` ones all wrong or all
+    right. `underpowered`: it passed, but a worse model could have passed too with this few cases.
+    `exit_code` is what the command ends with.
     """
 
     schema_version: int = 1
@@ -36,7 +39,10 @@ class GateResult(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     underpowered: bool
     n: int
+    unscored: int = 0
     accuracy: float | None
+    lowest: float | None = None
+    highest: float | None = None
     interval: Interval
     detectable: float | None
     comparison: Comparison | None
@@ -54,19 +60,26 @@ def decide_gate(
     """Judge a run by the thresholds given, and against a baseline when there is one.
 
     An incomplete run or baseline, or one without a scored case, is "incomplete", whatever its
-    figures. With `max_regression` a larger drop fails and a smaller one passes, also a
-    significant one; without it a significant drop fails.
+    figures. So is a run that passes, but would not were each of its cases without a score wrong.
+    With `max_regression` a larger drop fails and a smaller one passes, also a significant one;
+    without it a significant drop fails.
     """
     check_thresholds(min_accuracy, max_regression, baselined=baseline is not None)
     comparison = None if baseline is None else compare_runs(baseline, run, common=common)
     scored = {one: judged for one, judged in run.cases.items() if judged.score is not None}
     interval = _interval(run, sorted(scored))
-    accuracy = sum(judged.correct for judged in scored.values()) / len(scored) if scored else None
+    correct = sum(judged.correct for judged in scored.values())
+    accuracy = correct / len(scored) if scored else None
+    unscored = run.planned - len(scored)
     missing = _incomplete(run, baseline, comparison)
     reasons = missing or [
-        *_too_low(accuracy, interval, min_accuracy),
+        *_too_low(accuracy, interval, min_accuracy, n=len(scored)),
         *_regressed(comparison, max_regression),
     ]
+    if not reasons and unscored:
+        reasons = missing = _hidden(
+            run, baseline, least=min_accuracy, allowed=max_regression, common=common
+        )
     verdict: Literal["passed", "regression", "incomplete"] = "passed"
     if reasons:
         verdict = "incomplete" if missing else "regression"
@@ -77,12 +90,15 @@ def decide_gate(
         underpowered=verdict == "passed"
         and (_could_be_lower(interval, min_accuracy) or _could_hide(comparison, max_regression)),
         n=len(scored),
+        unscored=unscored,
         accuracy=accuracy,
+        lowest=correct / run.planned if run.planned else None,
+        highest=(correct + unscored) / run.planned if run.planned else None,
         interval=interval,
         detectable=None if comparison is None else comparison.detectable,
         comparison=comparison,
         signature=(
-            f"metric:{run.scorer}|post:none|n:{len(scored)}|missing:{len(run.cases) - len(scored)}"
+            f"metric:{run.scorer}|post:{run.post_process}|n:{len(scored)}|missing:{unscored}"
             f"|ci:{interval.method}|level:{interval.level:g}|seed:none"
         ),
     )
@@ -101,12 +117,27 @@ def render_gate_markdown(result: GateResult) -> str:
         f"- accuracy {share(result.accuracy)}, {result.interval.level * 100:g}% CI "
         f"{span(result.interval.lo, result.interval.hi)}, {count(result.n, 'case')}"
     )
+    if result.unscored:
+        lines.append(
+            f"- {count(result.unscored, 'case')} without a score: over all cases the accuracy lies "
+            f"between {share(result.lowest)} and {share(result.highest)}"
+        )
+    if result.interval.reason and result.n:
+        lines.append(f"- no interval: {result.interval.reason}")
+    if result.interval.degenerate:
+        lines.append("- all clusters are equal: the interval has no width, which is not certainty")
     if result.comparison is not None:
         evidence = _evidence(result.comparison)
         if not any(evidence in reason for reason in result.reasons):
             lines.append(f"- {markdown(evidence)}")
+        if result.comparison.interval.degenerate:
+            lines.append(f"- {NO_SPREAD[0].lower()}{NO_SPREAD[1:-1]}")
     if result.underpowered:
-        lines.append("- underpowered: it passes, but a worse model could pass with this few cases")
+        why = "" if result.comparison is None else result.comparison.detectable_reason
+        lines.append(
+            "- underpowered: it passes, but a worse model could pass with this few cases"
+            + (f" ({markdown(why)})" if why else "")
+        )
     lines.append(f"- {markdown(result.signature)}")
     return "\n".join(lines) + "\n"
 
@@ -159,12 +190,45 @@ def _incomplete(run: RunSide, baseline: RunSide | None, comparison: Comparison |
     return reasons
 
 
-def _too_low(accuracy: float | None, interval: Interval, least: float | None) -> list[str]:
+def _hidden(
+    run: RunSide,
+    baseline: RunSide | None,
+    *,
+    least: float | None,
+    allowed: float | None,
+    common: bool,
+) -> list[str]:
+    """Return why a complete run that passes would not, were all its cases without a score wrong."""
+    worst = replace(
+        run,
+        cases={
+            one: judged if judged.score is not None else replace(judged, correct=False, score=0.0)
+            for one, judged in run.cases.items()
+        },
+    )
+    lost = sum(judged.score is None for judged in run.cases.values())
+    correct = sum(judged.correct for judged in worst.cases.values())
+    lowest, highest = correct / len(worst.cases), (correct + lost) / len(worst.cases)
+    reasons = []
+    if least is not None and lowest < least:
+        reasons.append(f"accuracy {share(lowest)} is below {least:g}")
+    if baseline is not None:
+        reasons += _regressed(compare_runs(baseline, worst, common=common), allowed)
+    about = (
+        f"{lost:,} of {count(len(run.cases), 'case')} of {run.label!r} have no score, its accuracy "
+        f"lies between {share(lowest)} and {share(highest)}"
+    )
+    return [f"{about}; were they wrong: {reason}" for reason in reasons]
+
+
+def _too_low(
+    accuracy: float | None, interval: Interval, least: float | None, *, n: int
+) -> list[str]:
     if least is None or accuracy is None or accuracy >= least:
         return []
     return [
         f"accuracy {share(accuracy)} is below {least:g} "
-        f"(95% CI {span(interval.lo, interval.hi)}, {count(interval.n, 'case')})"
+        f"(95% CI {span(interval.lo, interval.hi)}, {count(n, 'case')})"
     ]
 
 
@@ -180,18 +244,28 @@ def _regressed(comparison: Comparison | None, allowed: float | None) -> list[str
 
 
 def _could_be_lower(interval: Interval, least: float | None) -> bool:
-    return least is not None and interval.lo is not None and interval.lo < least
+    if least is None:
+        return False
+    # no interval, or one without width, rules nothing out
+    return interval.lo is None or interval.degenerate or interval.lo < least
 
 
 def _could_hide(comparison: Comparison | None, allowed: float | None) -> bool:
-    """Tell whether a drop was seen, or allowed, that this many cases could not have shown."""
+    """Tell whether a worse model could have passed: this many cases show no drop that matters.
+
+    That is any at all, the one that was seen, or one that is more than allowed.
+    """
     if comparison is None or comparison.significant:
         return False
-    seen = max(0.0, -(comparison.difference or 0.0))
+    if comparison.detectable is None:
+        return True
     if allowed is not None:
         low = comparison.interval.lo
-        return low is not None and -low > allowed
-    return seen > 0.0 and (comparison.detectable is None or comparison.detectable > seen)
+        if low is None or comparison.interval.degenerate:
+            return comparison.detectable > allowed
+        return -low > allowed
+    seen = max(0.0, -(comparison.difference or 0.0))
+    return seen > 0.0 and comparison.detectable > seen
 
 
 def _evidence(comparison: Comparison) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from html import escape
@@ -116,11 +117,13 @@ def headline_of(envelope: Envelope) -> tuple[Figure, ...]:
             if accuracy.not_scored
             else ""
         )
+        # tasks that were not asked equally often weigh the same all the same
+        alike = abs(accuracy.accuracy - accuracy.correct / accuracy.scored) < 1e-9
         figures.append(
             Figure(
                 label="Correct",
                 value=f"{accuracy.correct:,} of {accuracy.scored:,}",
-                note=f"accuracy {share(accuracy.accuracy)}, "
+                note=f"accuracy {share(accuracy.accuracy)}{'' if alike else ' over tasks'}, "
                 f"{level} {span(accuracy.ci_lo, accuracy.ci_hi)}{reach}",
             )
         )
@@ -146,18 +149,21 @@ def headline_of(envelope: Envelope) -> tuple[Figure, ...]:
 
 
 def _separation(envelope: Envelope) -> Figure:
-    """Say how many models the best one is not separated from, after Holm."""
+    """Say how many models are behind the best one, and how many ahead, after Holm.
+
+    Ahead can be one that stands below for want of tasks.
+    """
     first = envelope.leaderboard[0].model_id
-    tied = [
-        pair
+    verdicts = Counter(
+        (pair.diff_mean or 0.0) * (1.0 if first == pair.model_a else -1.0) > 0.0
         for pair in envelope.pairwise
-        if first in (pair.model_a, pair.model_b) and not pair.significant
-    ]
-    rivals = len(envelope.leaderboard) - 1
+        if first in (pair.model_a, pair.model_b) and pair.significant
+    )
+    ahead = f"; {count(verdicts[False], 'model')} ahead of it" if verdicts[False] else ""
     return Figure(
         label="Best, and separated",
-        value=f"{rivals - len(tied)} of {rivals}",
-        note="other models are behind it beyond chance (Holm over all pairs)",
+        value=f"{verdicts[True]} of {len(envelope.leaderboard) - 1}",
+        note=f"other models are behind it beyond chance (Holm over all pairs){ahead}",
     )
 
 

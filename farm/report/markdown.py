@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from farm.report.compare import NO_SPREAD
 from farm.report.envelope import Envelope
 from farm.report.tables import Table, tables_of
 from farm.report.text import MINUS, chance, count, markdown, share, signed, signed_span, span
@@ -124,6 +125,12 @@ def row_warnings(row: LeaderboardRow) -> list[str]:
         notes.append(f"{name}: only {count(row.tasks_completed, 'task')}; the interval is rough.")
     if "few_clusters" in row.ci_flags:
         notes.append(f"{name}: under 20 clusters; the interval is rough.")
+    if "degenerate" in row.ci_flags:
+        what = "clusters" if row.ci_method.startswith("clustered") else "tasks"
+        notes.append(
+            f"{name}: all {what} have the same mean; the interval has no width, which is not "
+            "certainty."
+        )
     if row.ci_reason and row.tasks_completed:
         notes.append(f"{name}: no interval, {row.ci_reason}.")
     return notes
@@ -150,7 +157,7 @@ def _pairs(pairs: Sequence[PairwiseDiff]) -> list[str]:
             f"{markdown(pair.model_a)} {MINUS} {markdown(pair.model_b)}",
             f"{pair.n:,}",
             signed(pair.diff_mean),
-            signed_span(pair.ci_lo, pair.ci_hi),
+            signed_span(pair.ci_lo, pair.ci_hi) + (" (no spread)" if without_spread(pair) else ""),
             pair.test.replace("_", " "),
             chance(pair.p_holm),
             verdict(pair),
@@ -159,7 +166,14 @@ def _pairs(pairs: Sequence[PairwiseDiff]) -> list[str]:
         lines.append("| " + " | ".join(cells) + " |")
     if len(pairs) > _PAIRS_SHOWN:
         lines += ["", f"The first {_PAIRS_SHOWN} of {len(pairs)} pairs; the JSON has them all."]
+    if any(without_spread(pair) for pair in pairs[:_PAIRS_SHOWN]):
+        lines += ["", f"(no spread) {NO_SPREAD}"]
     return [*lines, ""]
+
+
+def without_spread(pair: PairwiseDiff) -> bool:
+    """Tell whether a pair's interval has no width because all differences are equal."""
+    return "degenerate" in pair.ci_flags
 
 
 def verdict(pair: PairwiseDiff) -> str:

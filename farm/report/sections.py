@@ -18,6 +18,8 @@ from farm.report.charts import (
     reliability_diagram,
     share_bar,
 )
+from farm.report.compare import NO_SPREAD
+from farm.report.markdown import without_spread
 from farm.report.tables import Table
 from farm.report.text import chance, count, share, signed, signed_span, span, visible
 from farm.stats.calibration import CalibrationReport
@@ -110,13 +112,15 @@ def pairwise_section(
         for one in names
     )
     rest = len(rows) - len(names)
+    flat = f" No spread: {NO_SPREAD}" if any(map(without_spread, pairs)) else ""
     more = f" The first {len(names)} of {len(rows)} models are shown." if rest > 0 else ""
     return _section(
         "pairwise",
         "Who differs from whom",
         "Row minus column over the tasks both have. Coloured where the paired test separates the "
         "two after Holm over all pairs; “tied” is not proof that they are equal: the smallest "
-        f"difference this many tasks would show is in each cell's tip.{more}",
+        "difference this many tasks would show, were it the only test, is in each cell's tip."
+        f"{flat}{more}",
         f'<div class="scroll"><table class="matrix"><thead><tr><td></td>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>",
     )
@@ -132,17 +136,19 @@ def _pair_cell(found: tuple[PairwiseDiff, float] | None, *, same: bool) -> str:
     ends = (pair.ci_lo, pair.ci_hi)
     if sign < 0 and pair.ci_lo is not None and pair.ci_hi is not None:
         ends = (-pair.ci_hi, -pair.ci_lo)
+    spread = " (no spread)" if without_spread(pair) else ""
     tip = (
-        f"{signed_span(*ends)}, {pair.test.replace('_', ' ')}, p {chance(pair.p_value)}, "
+        f"{signed_span(*ends)}{spread}, {pair.test.replace('_', ' ')}, p {chance(pair.p_value)}, "
         f"after Holm {chance(pair.p_holm)}, {count(pair.n, 'task')}, "
         f"detectable {share(pair.detectable)}"
+        + (f" ({pair.detectable_reason})" if pair.detectable_reason else "")
     )
     verdict = "tied"
     if pair.significant:
         verdict = "ahead" if difference > 0 else "behind"
     return (
         f'<td class="{verdict}" title="{escape(tip)}">{signed(difference)}'
-        f"<small>{verdict}, p {chance(pair.p_holm)}</small>"
+        f"<small>{verdict}, p {chance(pair.p_holm)}{spread}</small>"
         # a tip is for the mouse alone; readers of the text get it too
         f'<span class="vh">{escape(tip)}</span></td>'
     )

@@ -17,9 +17,9 @@ from farm.core.isolation import weakest
 from farm.core.plan import seed_of
 from farm.core.result import CaseResult
 from farm.errors import SpecError
-from farm.report.caution import cautions
+from farm.report.caution import FLATTERING, cautions
 from farm.report.envelope import Envelope, RunIdentity, build_envelope, failed
-from farm.runtime.standing import corpus_scores
+from farm.runtime.corpora import corpus_of, judged_by_bleu
 from farm.runtime.trials import Facts, Recorded, facts, given, trial
 from farm.scoring.corpus import CorpusScore
 from farm.stats.evalrun import EvalRun
@@ -58,7 +58,7 @@ def envelope_of(recordings: Sequence[Recorded], board: Board, *, detail: bool) -
     `detail` lists the verdict on every case. A run that is not complete marks it as failed.
     """
     runs = sorted(recordings, key=lambda run: run.model)
-    figures = {run.model: corpus_scores(run.store, run.ledger) for run in runs}
+    figures = {run.model: corpus_of(run) for run in runs}
     corpus = {model: found for model, found in figures.items() if found}
     envelope = build_envelope(
         board.runs,
@@ -70,7 +70,10 @@ def envelope_of(recordings: Sequence[Recorded], board: Board, *, detail: bool) -
         envelope,
         runs={run.model: _run_identity(run) for run in runs},
         corpus=corpus or UNSET,
-        warnings=cautions(runs[0].plan.identity.scorer.name, _any(corpus)) + _other_tasks(runs),
+        warnings=(
+            *(cautions(FLATTERING, _any(corpus)) if any(map(judged_by_bleu, runs)) else ()),
+            *_other_tasks(runs),
+        ),
         cases={
             model: tuple(sorted(own, key=lambda verdict: verdict.id))
             for model, own in sorted(board.verdicts.items())

@@ -15,10 +15,13 @@ def side_of(run: Recorded) -> RunSide:
     """
     cases: dict[str, Judged] = {}
     groups: dict[str, str] = {}
+    pending = 0
     for case, verdict in facts(run):
         if case.cluster or case.task:
             groups[case.id] = f"cluster {case.cluster}" if case.cluster else f"task {case.task}"
-        if verdict is not None:
+        if verdict is None:
+            pending += 1
+        else:
             cases[case.id] = Judged(
                 correct=verdict.correct,
                 score=verdict.score if counts(verdict.outcome) else None,
@@ -31,4 +34,6 @@ def side_of(run: Recorded) -> RunSide:
         complete=run.ledger.complete,
         cases=cases,
         groups=groups,
+        pending=pending,
+        post_process="+".join(sorted({task.post_process for task in run.tasks.values()})) or "none",
     )

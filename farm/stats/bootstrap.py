@@ -17,6 +17,7 @@ import numpy as np
 from farm.errors import BadNumbers
 from farm.stats.arrays import Floats, Ints, Numbers, floats, only_zero_and_one, same_length, shares
 from farm.stats.intervals import Flag, Interval, check_level, undefined
+from farm.stats.means import FLAT
 
 RESAMPLES = 10_000
 _DISTINCT = 256  # up to here the multinomial beats gathering
@@ -119,7 +120,7 @@ def percentile_interval(
     # under 20 replicates beyond each end, the end is mostly chance
     if resamples < 20.0 / (1.0 - level):
         flags = ("few_resamples",)
-    if values.min() == values.max():
+    if values.max() - values.min() <= FLAT:
         lo = hi = float(values[0])
         flags = (*flags, "degenerate")
     else:

@@ -18,6 +18,7 @@ from farm.stats.intervals import Flag, Interval, check_level, undefined, wilson
 from farm.stats.student import critical_t
 
 SMALL_N = 10  # below this Student's t covers 92 % instead of 95 % on scores such as F1
+FLAT = 1e-12  # a spread below this is rounding
 FEW_CLUSTERS = 20  # below this a clustered standard error is itself poorly known
 
 
@@ -109,8 +110,9 @@ def cluster_codes(
 def _clipped(
     mean: float, error: float, *, df: int, method: str, level: float, flags: tuple[Flag, ...]
 ) -> Interval:
-    if error == 0.0:
-        flags = (*flags, "degenerate")
+    # shares of thirds are equal but for the last bit, and so are the sums of a cluster
+    if error * math.sqrt(df + 1) <= FLAT:
+        error, flags = 0.0, (*flags, "degenerate")
     half = critical_t(level, df) * error
     return Interval(
         lo=max(0.0, mean - half),

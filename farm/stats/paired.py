@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from farm.errors import BadNumbers
 from farm.stats.arrays import Floats
 from farm.stats.intervals import Interval, check_level, normal_quantile, undefined
-from farm.stats.means import standard_error
+from farm.stats.means import FLAT, standard_error
 from farm.stats.student import critical_t, two_sided_p
-
-FLAT = 1e-12  # a spread of differences below this is rounding
 
 
 def mcnemar_exact(first_only: int, second_only: int) -> float:
@@ -90,19 +88,21 @@ def paired_t(differences: Floats, *, level: float = 0.95) -> tuple[float | None,
     )
 
 
-def t_test(mean: float, error: float, n: int, *, level: float) -> tuple[float, Interval]:
-    """Return what `paired_t` does, from the mean, its standard error and n >= 2."""
+def t_test(
+    mean: float, error: float, n: int, *, method: str = "paired_t", level: float
+) -> tuple[float, Interval]:
+    """Return what `paired_t` does, from the mean, its standard error and n >= 2.
+
+    `n` counts what is independent: where cases come in clusters, the clusters.
+    """
     check_level(level)
     # differences such as 0.8 - 0.5 and 0.7 - 0.4 are equal but for the last bit
     if error * math.sqrt(n) <= FLAT:
         p = 1.0 if abs(mean) <= FLAT else math.ldexp(1.0, 1 - n)
-        flat = Interval(
-            lo=mean, hi=mean, method="paired_t", level=level, n=n, flags=("degenerate",)
-        )
-        return p, flat
+        return p, Interval(lo=mean, hi=mean, method=method, level=level, n=n, flags=("degenerate",))
     half = critical_t(level, n - 1) * error
     interval = Interval(
-        lo=max(-1.0, mean - half), hi=min(1.0, mean + half), method="paired_t", level=level, n=n
+        lo=max(-1.0, mean - half), hi=min(1.0, mean + half), method=method, level=level, n=n
     )
     return two_sided_p(mean / error, n - 1), interval
 

@@ -1,13 +1,13 @@
 """Every pair of models on the tasks both have: difference, test, and what could have been seen.
 
 One rule chooses the test: clustered tasks get a clustered t, 0/1 scores exact McNemar with the
-Bonett-Price interval, other scores the paired t with a paired bootstrap beside it. Holm is taken
-over all pairs given.
+Bonett-Price interval, other scores the paired t with a paired bootstrap beside it. Where all
+differences are equal a t test has nothing to go by, and the exact sign test stands in. Holm is
+taken over all pairs given.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -17,11 +17,16 @@ from msgspec.structs import replace
 from farm.stats.arrays import Floats, Ints, only_zero_and_one
 from farm.stats.bootstrap import percentile_interval
 from farm.stats.evalrun import EvalRun, ScoreTable, as_table
-from farm.stats.intervals import Interval, undefined
+from farm.stats.flips import detectable_by_mcnemar
+from farm.stats.intervals import Flag, Interval, undefined
 from farm.stats.means import clustered_error, standard_error
-from farm.stats.paired import FLAT, discordant_interval, discordant_sd, holm, mcnemar_exact, t_test
-from farm.stats.power import detectable_difference
-from farm.stats.student import critical_t, two_sided_p
+from farm.stats.paired import discordant_interval, holm, mcnemar_exact, t_test
+from farm.stats.power import (
+    Detectable,
+    detectable_by_t,
+    detectable_without_spread,
+    nothing_detectable,
+)
 
 # The bootstrap beside the paired t: enough to see a skewed difference, cheap for 190 pairs.
 # Above a hundred thousand pairs it would repeat the t interval to three digits.
@@ -36,8 +41,11 @@ class PairwiseDiff(Struct, frozen=True, kw_only=True):
     `only_a`, `only_b`: tasks one has and the other lacks, left out. `test`, `p_value`, `p_holm`:
     the two-sided test and its p adjusted over all pairs; None with a `reason` when there is no
     test. `significant` after Holm; not significant means tied, which is not proof of equality:
-    `detectable` is the smallest true difference this n would have shown with 80 % power.
-    `boot_ci_lo`, `boot_ci_hi`: the paired bootstrap where one was taken.
+    `detectable` is the smallest true difference the test would have shown with 80 % power, were
+    it the only one: it is before Holm. None where no difference up to 1 would have been shown, for
+    `detectable_reason`. `ci_flags`: `degenerate` when all differences are equal, so that the
+    interval has no width, which is not certainty. `boot_ci_lo`, `boot_ci_hi`: the paired bootstrap
+    where one was taken.
     """
 
     model_a: str
@@ -49,6 +57,7 @@ class PairwiseDiff(Struct, frozen=True, kw_only=True):
     ci_lo: float | None
     ci_hi: float | None
     ci_method: str
+    ci_flags: tuple[Flag, ...] = ()
     boot_ci_lo: float | None = None
     boot_ci_hi: float | None = None
     test: str
@@ -56,6 +65,7 @@ class PairwiseDiff(Struct, frozen=True, kw_only=True):
     p_holm: float | None = None
     significant: bool = False
     detectable: float | None
+    detectable_reason: str = ""
     reason: str = ""
 
 
@@ -66,7 +76,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     p_value: float | None
     interval: Interval
     bootstrap: Interval | None
-    detectable: float | None
+    detectable: Detectable
 
 
 def pairwise_diffs(
@@ -134,17 +144,14 @@ def _mcnemar(difference: Floats, *, level: float) -> Verdict:
         p_value=mcnemar_exact(first_only, second_only),
         interval=discordant_interval(first_only, second_only, n, level=level),
         bootstrap=None,
-        detectable=detectable_difference(discordant_sd(first_only, second_only, n), n, level=level),
+        detectable=detectable_by_mcnemar(first_only + second_only, n, level=level),
     )
 
 
 def _t(difference: Floats, *, level: float, seed: int) -> Verdict:
     n = difference.size
     if n < 2:
-        nothing = undefined("at least two common cases are needed", level=level, n=n)
-        return Verdict(test="none", p_value=None, interval=nothing, bootstrap=None, detectable=None)
-    error = standard_error(difference)
-    p_value, interval = t_test(float(difference.mean()), error, n, level=level)
+        return _no_test("at least two common cases are needed", level=level, n=n)
     resampled = None
     if n <= _PAIR_BOOTSTRAP_UP_TO:
         resampled = percentile_interval(
@@ -154,44 +161,43 @@ def _t(difference: Floats, *, level: float, seed: int) -> Verdict:
             seed=seed,
             gathered_up_to=_PAIR_GATHERED_UP_TO,
         )
-    flat = interval.degenerate
-    return Verdict(
-        test="sign_exact" if flat and p_value < 1.0 else "paired_t",
-        p_value=p_value,
-        interval=interval,
-        bootstrap=resampled,
-        detectable=None if flat else detectable_difference(error * math.sqrt(n), n, level=level),
-    )
+    mean, error = float(difference.mean()), standard_error(difference)
+    return _by_t(mean, error, n, method="paired_t", level=level, bootstrap=resampled)
 
 
 def _clustered(difference: Floats, clusters: Ints, *, level: float) -> Verdict:
     codes = np.unique(clusters, return_inverse=True)[1]
     groups = int(codes.max()) + 1 if codes.size else 0
-    n, error = difference.size, 0.0
-    if groups >= 2:
-        error = clustered_error(difference, codes)
-    if error <= FLAT:
-        reason = "fewer than two clusters" if groups < 2 else "the clusters do not differ"
-        return Verdict(
-            test="none",
-            p_value=None,
-            interval=undefined(reason, level=level, n=groups),
-            bootstrap=None,
-            detectable=None,
-        )
-    mean, half = float(difference.mean()), critical_t(level, groups - 1) * error
+    if groups < 2:
+        return _no_test("fewer than two clusters", level=level, n=groups)
+    mean, error = float(difference.mean()), clustered_error(difference, codes)
+    return _by_t(mean, error, groups, method="clustered_t", level=level, bootstrap=None)
+
+
+def _by_t(
+    mean: float, error: float, n: int, *, method: str, level: float, bootstrap: Interval | None
+) -> Verdict:
+    """Judge a mean difference over n units that are independent: cases, or clusters of them."""
+    p_value, interval = t_test(mean, error, n, method=method, level=level)
+    flat = interval.degenerate
     return Verdict(
-        test="clustered_t",
-        p_value=two_sided_p(mean / error, groups - 1),
-        interval=Interval(
-            lo=max(-1.0, mean - half),
-            hi=min(1.0, mean + half),
-            method="clustered_t",
-            level=level,
-            n=groups,
-        ),
+        test="sign_exact" if flat and p_value < 1.0 else method,
+        p_value=p_value,
+        interval=interval,
+        bootstrap=bootstrap,
+        detectable=detectable_without_spread(n, level=level)
+        if flat
+        else detectable_by_t(error, n - 1, level=level),
+    )
+
+
+def _no_test(reason: str, *, level: float, n: int) -> Verdict:
+    return Verdict(
+        test="none",
+        p_value=None,
+        interval=undefined(reason, level=level, n=n),
         bootstrap=None,
-        detectable=detectable_difference(error * math.sqrt(n), n, level=level),
+        detectable=nothing_detectable(reason),
     )
 
 
@@ -219,10 +225,12 @@ def _pair(
         ci_lo=verdict.interval.lo,
         ci_hi=verdict.interval.hi,
         ci_method=verdict.interval.method,
+        ci_flags=verdict.interval.flags,
         boot_ci_lo=None if resampled is None else resampled.lo,
         boot_ci_hi=None if resampled is None else resampled.hi,
         test=verdict.test,
         p_value=verdict.p_value,
-        detectable=verdict.detectable,
+        detectable=verdict.detectable.value,
+        detectable_reason=verdict.detectable.reason,
         reason=verdict.interval.reason,
     )

@@ -602,3 +602,23 @@ def test_events_of_an_evaluation_keep_their_schema(finished: tuple[Evaluation, D
     for event in finished[0].events():
         Draft202012Validator(schema).validate(event)
     assert json.dumps(schema)
+
+
+def test_tasks_judged_by_bleu_4_bring_the_published_figures_along(tmp_path: Path) -> None:
+    """The rule takes the first line; sacrebleu's own answer for a perfect line is 100."""
+    line = "the quick brown fox jumps over it"
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(json.dumps({"task": "t0", "sample": 0, "text": f"{line}\nand more"}) + "\n")
+    models = tmp_path / "models.toml"
+    models.write_text(f'[models.m]\nadapter = "recorded"\nfile = {json.dumps(str(answers))}\n')
+    tasks = write_tasks(tmp_path, 1, category="summary", metric_name="bleu_4", targets=[line])
+    evaluation = Evaluation(store=str(tmp_path / "store"), tasks=tasks, models=str(models))
+    done = evaluation.run()
+    assert done.code == 0, done.err
+    report = evaluation.report()
+    assert {one["name"]: one["score"] for one in report["corpus"]["m"]} == {
+        "corpus_bleu": 1.0,
+        "chrf": 1.0,
+    }
+    assert "flatters short answers" in report["warnings"][0]
+    assert "flatters short answers" in evaluation.path("report.md").read_text("utf-8")

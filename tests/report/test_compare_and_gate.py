@@ -135,6 +135,99 @@ def test_an_incomplete_run_ends_with_six_whatever_its_figures():
     )
 
 
+def test_a_run_that_passes_only_for_want_of_scores_does_not_pass():
+    """1 of 50 scored and right: the accuracy lies between 0.02 and 1, and 49 may be broken."""
+    base, run = side("base", "c" * 50), side("run", "c" + "o" * 49)
+    for result in (decide_gate(run, baseline=base), decide_gate(run, min_accuracy=0.9)):
+        assert (result.verdict, result.exit_code, result.underpowered) == ("incomplete", 6, False)
+        assert (result.n, result.unscored, result.accuracy) == (1, 49, 1.0)
+        assert (result.lowest, result.highest) == (0.02, 1.0)
+        (reason,) = result.reasons
+        assert reason.startswith(
+            "49 of 50 cases of 'run' have no score, its accuracy lies between 0.020 and 1.000; "
+            "were they wrong: "
+        )
+        text = render_gate_markdown(result)
+        assert (
+            "- 49 cases without a score: over all cases the accuracy lies between 0.020 and 1.000\n"
+        ) in text
+        printed = json.loads(render_gate_json(result))
+        assert (printed["unscored"], printed["lowest"], printed["highest"]) == (49, 0.02, 1.0)
+    assert (
+        "were they wrong: regression: -0.980 against 'base'"
+        in (decide_gate(run, baseline=base).reasons[0])
+    )
+    assert decide_gate(run, min_accuracy=0.9).reasons[0].endswith("accuracy 0.020 is below 0.9")
+
+
+def test_cases_without_a_score_do_not_hold_up_a_run_they_cannot_change():
+    """38 of 40 right whatever two errors are: above 0.9, and two flips are no regression."""
+    base, run = side("base", "c" * 40), side("run", "c" * 38 + "oo")
+    assert decide_gate(run, baseline=base, min_accuracy=0.9).verdict == "passed"
+    assert decide_gate(run, min_accuracy=0.96).exit_code == 6
+    assert decide_gate(run, baseline=base, max_regression=0.04).exit_code == 6
+    assert decide_gate(run, baseline=base, max_regression=0.05).exit_code == 0
+    # nobody knows what became of them before either
+    assert decide_gate(run, baseline=side("base", "c" * 38 + "oo")).verdict == "passed"
+    # what is a regression already stays one
+    fallen = side("run", "w" * 20 + "o" * 20)
+    assert decide_gate(fallen, baseline=base).verdict == "regression"
+
+
+def test_a_pass_that_could_not_have_failed_says_underpowered():
+    """Four pairs reach p = 0.125 at best; one cluster, or one without spread, has no interval."""
+    four = side("run", "cccw")
+    thin = decide_gate(four, baseline=replace(four, label="base"))
+    assert (thin.verdict, thin.underpowered, thin.detectable) == ("passed", True, None)
+    assert "this few cases (with n = 4 no difference reaches p &lt; 0.05)" in (
+        render_gate_markdown(thin)
+    )
+    many = side("run", "c" * 39 + "w")
+    assert not decide_gate(many, baseline=replace(many, label="base")).underpowered
+
+    one = replace(four, groups=dict.fromkeys(four.cases, "g"))
+    assert decide_gate(one, min_accuracy=0.5).underpowered
+    assert "- no interval: clusters: at least two are needed\n" in (
+        render_gate_markdown(decide_gate(one, min_accuracy=0.5))
+    )
+    halves = side("run", "cw" * 10)
+    halves = replace(
+        halves, groups={name: str(place // 2) for place, name in enumerate(halves.cases)}
+    )
+    flat = decide_gate(halves, min_accuracy=0.4)
+    assert (flat.interval.degenerate, flat.underpowered) == (True, True)
+    assert "which is not certainty" in render_gate_markdown(flat)
+
+
+def test_samples_and_clusters_that_all_fall_alike_are_a_regression():
+    """50 tasks of 4 samples, all right and all wrong: the sign test over tasks, 2 / 2^50."""
+    groups = {f"case-{place:03}": f"task {place // 4}" for place in range(200)}
+    base = side("base", "c" * 200, groups=groups)
+    failed = decide_gate(side("run", "w" * 200, groups=groups), baseline=base)
+    assert (failed.verdict, failed.exit_code) == ("regression", 5)
+    assert failed.comparison
+    assert (failed.comparison.test, failed.comparison.p_value) == ("sign_exact", 2.0**-49)
+    assert failed.comparison.interval.n == 50
+    part = decide_gate(side("run", "wccc" * 50, groups=groups), baseline=base)
+    assert (part.verdict, part.comparison and part.comparison.difference) == ("regression", -0.25)
+    text = render_comparison_markdown(failed.comparison)
+    assert (
+        "base is ahead beyond chance.\nAll differences are equal: the interval has no width" in text
+    )
+    same = decide_gate(side("run", "c" * 200, groups=groups), baseline=base)
+    assert (same.verdict, same.underpowered) == ("passed", False)
+
+
+def test_signatures_name_the_post_processing_and_count_what_is_pending():
+    """5 of 20 judged so far: 15 are missing, as a report says."""
+    run = side("run", "cccww", pending=15, complete=False, post_process="extract_first_line")
+    result = decide_gate(run, baseline=replace(BEFORE, post_process="extract_first_line"))
+    assert result.signature.startswith("metric:exact@1|post:extract_first_line|n:5|missing:15|")
+    assert (result.unscored, result.lowest, result.highest) == (15, 3 / 20, 18 / 20)
+    assert result.comparison
+    assert "|post:extract_first_line|n:5|missing:35+15|" in result.comparison.signature
+
+
 def test_a_gate_without_anything_to_judge_by_is_refused():
     with pytest.raises(UsageError, match="--baseline, --min-accuracy"):
         decide_gate(AFTER)

@@ -70,6 +70,50 @@ def test_accuracy_is_over_scored_trials_with_the_range_of_the_rest(printed):
     assert (beta["range_lo"], beta["range_hi"]) == (0.5, pytest.approx(7 / 12))
 
 
+def test_accuracy_lies_in_its_interval_however_often_tasks_were_asked():
+    """100 right samples of one task and one wrong one of each of four: 1 of 5, not 100 of 104."""
+    rows = [
+        EvalRun(model_id="m", task_id="A", sample=place, score=1.0, correct=True)
+        for place in range(100)
+    ]
+    rows += [EvalRun(model_id="m", task_id=task, score=0.0, correct=False) for task in "BCDE"]
+    found = build_envelope(rows).accuracy["m"]
+    assert (found.accuracy, found.correct, found.scored) == (0.2, 100, 104)
+    assert (found.ci_lo, found.ci_hi) == wilson(1, 5).bounds
+    assert (found.range_lo, found.range_hi) == (0.2, 0.2)
+    # two more without a score: one of two samples of B, and all of F
+    rows.append(EvalRun(model_id="m", task_id="B", sample=1, score=None))
+    rows.append(EvalRun(model_id="m", task_id="F", score=None))
+    wider = build_envelope(rows).accuracy["m"]
+    assert (wider.accuracy, wider.not_scored) == (0.2, 2)
+    assert wider.range_lo == pytest.approx(1 / 6)
+    assert wider.range_hi == pytest.approx(2.5 / 6)
+
+
+@given(st.lists(st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=4), min_size=1))
+@settings(max_examples=50, deadline=None)
+def test_the_range_of_an_accuracy_holds_the_accuracy_and_so_does_its_interval(tasks):
+    rows = [
+        EvalRun(
+            model_id="m",
+            task_id=f"t{task:02}",
+            sample=sample,
+            score=None if right is None else float(right),
+            correct=right,
+        )
+        for task, own in enumerate(tasks)
+        for sample, right in enumerate(own)
+    ]
+    found = build_envelope(rows, resamples=500).accuracy["m"]
+    assert found.range_lo is not None
+    assert found.range_hi is not None
+    assert found.range_lo <= found.range_hi
+    if found.accuracy is not None:
+        assert found.range_lo - 1e-12 <= found.accuracy <= found.range_hi + 1e-12
+        if found.ci_lo is not None and found.ci_hi is not None:
+            assert found.ci_lo - 1e-12 <= found.accuracy <= found.ci_hi + 1e-12
+
+
 def test_perplexity_uses_the_trials_that_have_token_figures(printed):
     """alpha: 11 correct trials of 2.0 nats over 4 tokens each: exp(0.5)."""
     assert printed["perplexity"]["alpha"]["total_tokens"] == 44

@@ -20,7 +20,8 @@ import farm.report
 from farm.report.casepages import BLOCK, CaseRow, pack_cases
 from farm.report.charts import common_scale, interval_bar, outcome_bar, outcome_class
 from farm.report.envelope import build_envelope, failed
-from farm.report.html import Page, page_of, render_html
+from farm.report.html import Page, headline_of, page_of, render_html
+from farm.stats.evalrun import EvalRun
 from tests.report.trials import cases, runs
 
 CSS = (Path(farm.report.__file__).parent / "page" / "page.css").read_text("utf-8")
@@ -154,6 +155,39 @@ def test_only_the_first_twelve_models_are_in_the_matrix():
     text = "".join(render_html(page_of(build_envelope(many, resamples=1), title="many")))
     assert "The first 12 of 14 models are shown." in text
     assert text.count('class="self"') == 12
+
+
+def test_best_counts_who_is_behind_it_and_not_who_is_ahead():
+    """The second has 20 tasks less right. Some has but 30 tasks, so it stands last, and is right
+    on all of them where the first is wrong."""
+
+    def trials(model: str, letters: str) -> list[EvalRun]:
+        return [
+            EvalRun(model_id=model, task_id=f"t{place:02}", score=float(letter == "c"))
+            for place, letter in enumerate(letters)
+        ]
+
+    rows = [*trials("first", "w" * 30 + "c" * 30), *trials("second", "w" * 50 + "c" * 10)]
+    figures = {one.label: one for one in headline_of(build_envelope(rows))}
+    assert figures["Best, and separated"].value == "1 of 1"
+    rows = [*trials("first", "w" * 30 + "c" * 30), *trials("some", "c" * 30)]
+    figures = {one.label: one for one in headline_of(build_envelope(rows))}
+    separated = figures["Best, and separated"]
+    assert separated.value == "0 of 1"
+    assert separated.note.endswith("beyond chance (Holm over all pairs); 1 model ahead of it")
+
+
+def test_a_pair_without_spread_is_marked_in_the_matrix():
+    rows = [
+        EvalRun(model_id=model, task_id=f"t{place}", score=score)
+        for model, score in (("a", 0.2), ("b", 0.9))
+        for place in range(4)
+    ]
+    text = "".join(render_html(page_of(build_envelope(rows), title="t")))
+    assert "<small>tied, p 0.125 (no spread)</small>" in text
+    assert "[-0.700, -0.700] (no spread), sign exact, p 0.125" in text
+    assert "detectable \u2013 (with n = 4 no difference reaches p &lt; 0.05)" in text
+    assert "the interval has no width, which is not certainty" in text
 
 
 def test_a_failure_stands_among_the_warnings(envelope):

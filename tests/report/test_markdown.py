@@ -48,6 +48,27 @@ def test_names_are_cut_in_the_table_and_given_in_full_below(envelope):
     assert "is beta\\|&#64;team &lt;b&gt;bold&lt;/b&gt; of some length." in text
 
 
+def test_intervals_without_width_are_not_shown_as_certain():
+    """0.9 and 0.2 on all of four tasks; one of two right in each of three clusters."""
+    flat = [
+        EvalRun(model_id=model, task_id=f"t{place}", score=score)
+        for model, score in (("a", 0.9), ("b", 0.2))
+        for place in range(4)
+    ]
+    text = render_markdown(build_envelope(flat))
+    assert "| [+0.700, +0.700] (no spread) | sign exact | 0.125 | tied |" in text
+    assert "(no spread) All differences are equal" in text
+    assert (
+        "- a: all tasks have the same mean; the interval has no width, which is not certainty."
+        in text
+    )
+    halves = [EvalRun(model_id="a", task_id=f"t{place}", score=place % 2) for place in range(6)]
+    clusters = {f"t{place}": f"g{place // 2}" for place in range(6)}
+    text = render_step_summary(build_envelope(halves, clusters=clusters))
+    assert "| [0.500, 0.500] |" in text
+    assert "- a: all clusters have the same mean; the interval has no width" in text
+
+
 def test_pairs_say_who_is_ahead_or_tied(envelope):
     assert "| tied |" in render_markdown(envelope)
     clear = [

@@ -189,11 +189,12 @@ def test_cases_that_belong_together_are_compared_as_clusters() -> None:
             for said in ("yes", "no")
         )
     )
-    assert (samples.test, samples.p_value) == ("none", None)
+    assert (samples.test, samples.p_value) == ("none", None)  # one task, whatever its samples say
 
 
 def test_a_side_of_a_partial_run_holds_what_was_judged() -> None:
     side = side_of(recording(TEN, done=1))
     assert not side.complete
     assert 0 < len(side.cases) < 10
+    assert (side.planned, side.pending) == (10, 10 - len(side.cases))
     assert side.scorer == "exact_match@1"

@@ -113,3 +113,12 @@ def test_bad_numbers_are_value_errors_too():
     """Library callers need not know farm's tree."""
     with pytest.raises(ValueError, match="outside"):
         mean_interval([2.0])
+
+
+def test_equal_shares_of_clusters_have_no_spread_whatever_their_last_bit_says():
+    """One of three right in each of seven clusters: all means are a third, the sums are not 0."""
+    scores = [1.0, 0.0, 0.0] * 7
+    interval = mean_interval(scores, clusters=[place // 3 for place in range(21)])
+    assert interval.bounds == pytest.approx((1 / 3, 1 / 3))
+    assert interval.lo == interval.hi
+    assert interval.flags == ("few_clusters", "degenerate")

@@ -33,7 +33,8 @@ def test_the_paired_error_is_used_and_not_the_unpaired():
     half = stats.t.ppf(0.975, 3) * error
     assert verdict.interval.bounds == pytest.approx((0.225 - half, 0.225 + half), abs=1e-9)
     assert verdict.p_value == pytest.approx(stats.ttest_rel(a, b).pvalue, rel=1e-9)
-    assert verdict.detectable == pytest.approx((1.959963984540054 + 0.8416212335729143) * error)
+    # 4.2558986955 standard errors: 80 % power of t with three degrees, from scipy's nct
+    assert verdict.detectable.value == pytest.approx(4.2558986955 * error, rel=1e-8)
 
 
 def test_yes_no_scores_get_mcnemar():
@@ -108,6 +109,38 @@ def test_clustered_tasks_get_a_clustered_test():
     error = math.sqrt(sum(s * s for s in sums) * 3 / 2) / 6
     assert verdict.test == "clustered_t"
     assert verdict.p_value == pytest.approx(2 * stats.t.sf(mean / error, 2))
+
+
+@pytest.mark.parametrize(
+    ("clusters", "size", "p"), [(50, 4, 2.0**-49), (6, 2, 2.0**-5), (5, 2, 2.0**-4)]
+)
+def test_clusters_that_all_fall_alike_are_judged_by_their_signs(clusters, size, p):
+    """The exact two-sided sign test over clusters, 2 / 2^G: a t test has no spread to go by."""
+    codes = np.repeat(np.arange(clusters), size)
+    right = np.ones(clusters * size)
+    total = compare_scores(right, 1.0 - right, clusters=codes)
+    assert (total.test, total.p_value) == ("sign_exact", p)
+    assert total.interval.bounds == (1.0, 1.0)
+    assert total.interval.degenerate
+    # one sample of each broken: the same third everywhere, but for the last bit
+    part = np.where(np.arange(right.size) % size == 0, 2 / 3, 1.0)
+    assert compare_scores(part, right, clusters=codes).p_value == p
+    same = compare_scores(right, right, clusters=codes)
+    assert (same.test, same.p_value, same.interval.bounds) == ("clustered_t", 1.0, (0.0, 0.0))
+    alone = compare_scores(right, 1.0 - right, clusters=np.zeros(right.size, dtype=np.int64))
+    assert (alone.test, alone.p_value, alone.interval.reason) == (
+        "none", None, "fewer than two clusters",
+    )  # fmt: skip
+
+
+def test_a_pair_without_spread_says_that_its_interval_is_no_certainty():
+    falls = board(np.full(4, 0.9), np.full(4, 0.2))
+    (pair,) = pairwise_diffs(falls)
+    assert (pair.ci_flags, pair.significant) == (("degenerate",), False)
+    assert pair.detectable is None
+    assert pair.detectable_reason == "with n = 4 no difference reaches p < 0.05"
+    (spread,) = pairwise_diffs(board([0.9, 0.8, 0.9], [0.2, 0.3, 0.4]))
+    assert spread.ci_flags == ()
 
 
 def test_turning_a_pair_round_changes_only_the_sign():
