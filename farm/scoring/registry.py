@@ -193,7 +193,7 @@ def _squad_f1() -> Scorer:
 def _number() -> Scorer:
     from farm.scoring.number import has_number, number
 
-    return Scorer(name="number", version="1", function=number, judges=has_number, reads=has_number)
+    return Scorer(name="number", version="2", function=number, judges=has_number, reads=has_number)
 
 
 def _number_within(name: str) -> Scorer:
@@ -212,7 +212,7 @@ def _number_within(name: str) -> Scorer:
             "such as number@0.01"
         )
     return Scorer(
-        name=name, version="1", function=within(tolerance), judges=has_number, reads=has_number
+        name=name, version="2", function=within(tolerance), judges=has_number, reads=has_number
     )
 
 

@@ -52,7 +52,7 @@ def test_one_pair_is_scored() -> None:
     )
     assert json.loads(ran.stdout) == {
         "metric": "number",
-        "version": "1",
+        "version": "2",
         "post_process": "none",
         "score": 1.0,
         "correct": True,
