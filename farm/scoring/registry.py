@@ -219,7 +219,7 @@ def _number_within(name: str) -> Scorer:
 def _letter() -> Scorer:
     from farm.scoring.letter import has_claim, is_letter, letter
 
-    return Scorer(name="letter", version="1", function=letter, judges=is_letter, reads=has_claim)
+    return Scorer(name="letter", version="2", function=letter, judges=is_letter, reads=has_claim)
 
 
 def _code_exec() -> Scorer:
