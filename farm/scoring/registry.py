@@ -154,7 +154,7 @@ def _contains() -> Scorer:
 def _lenient_match() -> Scorer:
     from farm.scoring.lenient import lenient_match
 
-    return Scorer(name="lenient_match", version="1", function=lenient_match)
+    return Scorer(name="lenient_match", version="2", function=lenient_match)
 
 
 def _f1() -> Scorer:
