@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import msgspec
 
+from farm.core.result import EMPTY, REFUSED, TRUNCATED, UNPARSED, UNSCORABLE
 from farm.errors import SpecError
 from farm.scoring.extract import Extracted
 from farm.scoring.postprocess import post_process
@@ -53,10 +54,12 @@ def explain(
     *,
     post_process_rule: str = "none",
     finish: str = "",
+    cause: str = "",
 ) -> Explanation:
     """Score one case and say why.
 
-    Score and outcome are those of `farm.scoring.score.case_judge`. Raises SpecError as
+    Score and outcome are those of `farm.scoring.score.case_judge`. `cause` is what `finish` rests
+    on, in the adapter's words. Raises SpecError as
     `farm.scoring.score.score` does for metrics it cannot compute, and for unknown rules.
     """
     metric = scorer(metric_name)
@@ -73,26 +76,52 @@ def explain(
     best = _best(metric, extracted, targets) if result.score > 0 or result.correct else None
     mine = account(extracted.text)
     others = tuple(account(target) for target in targets)
-    if not extracted.found:
-        rule = f"nothing was extracted: {extracted.rule}"
-    elif best is None:
-        rule = f"no target gives a score ({result.outcome})"
-    else:
+    read = _read(metric, extracted.text)
+    forced = result.outcome if result.outcome in {REFUSED, TRUNCATED} else ""
+    if best is not None:
         rule = _decided(metric, mine[-1].text, others[best][-1].text, best)
+    elif forced:
+        rule = ""
+    else:
+        rule = _undecided(metric, result.outcome, extracted, read, targets)
+    why = f"{forced}: {cause}" if forced and cause else forced
     return Explanation(
         metric=metric.name,
         version=metric.version,
         post_process=post_process_rule,
         extracted=extracted,
-        read=_read(metric, extracted.text),
+        read=read,
         prediction_steps=mine,
         target_steps=others,
         best_target=best,
-        rule=rule,
+        rule="; ".join(part for part in (rule, why) if part),
         score=result.score,
         correct=result.correct,
         outcome=result.outcome,
     )
+
+
+def _undecided(
+    metric: Scorer,
+    outcome: str,
+    extracted: Extracted,
+    read: Extracted | None,
+    targets: Sequence[str],
+) -> str:
+    """Say why no target gave a score."""
+    if outcome == UNSCORABLE:
+        if not targets:
+            return "there is no target"
+        if metric.judges is not None and not any(metric.judges(target) for target in targets):
+            return f"no target is one that {metric.name} can judge"
+        return f"{metric.name} failed, or its score left [0, 1]"
+    if outcome == EMPTY:
+        return "the response is empty"
+    if not extracted.found:
+        return f"nothing was extracted: {extracted.rule}"
+    if outcome == UNPARSED and read is not None:
+        return f"nothing was read: {read.rule}"
+    return f"no target gives a score ({outcome})"
 
 
 def _read(metric: Scorer, text: str) -> Extracted | None:
