@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
@@ -22,6 +23,7 @@ from farm.stats.means import cluster_codes
 # Never a wrong answer, never in a mean. A timeout is: one that has a score was a program's, and a
 # request that ran out of time has none.
 NOT_SCORED = frozenset(name for name in OUTCOMES if not counts(name))
+_SHOWN = 80  # characters of a foreign value in a message
 
 
 class EvalRun(Struct, frozen=True, kw_only=True):
@@ -65,6 +67,10 @@ class EvalRun(Struct, frozen=True, kw_only=True):
     def place(self) -> str:
         """The row's name in messages."""
         return f"model {self.model_id!r}, task {self.task_id!r}, sample {self.sample!r}"
+
+
+# A trial, or its fields by name, as `farm eval --stream` writes them; further ones are passed over.
+TrialRow = EvalRun | Mapping[str, object]
 
 
 class ScoreTable(Struct, frozen=True, kw_only=True):
@@ -130,10 +136,11 @@ class ScoreTable(Struct, frozen=True, kw_only=True):
         return self.scores[row][there], there
 
 
-def tabulate(runs: Iterable[EvalRun], *, clusters: Mapping[str, str] | None = None) -> ScoreTable:
+def tabulate(runs: Iterable[TrialRow], *, clusters: Mapping[str, str] | None = None) -> ScoreTable:
     """Return the table of the trials: samples of one task averaged, models and tasks sorted.
 
-    The order of the trials does not matter. A score that is no number in [0, 1], a second row of
+    The order of the trials does not matter; one may be a mapping of the fields of `EvalRun`, with
+    further keys. What is no trial, a score that is no number in [0, 1], a second row of
     one (model, task, sample) and a task with two categories are refused by name. `clusters` maps
     every task id to its cluster.
     """
@@ -141,7 +148,7 @@ def tabulate(runs: Iterable[EvalRun], *, clusters: Mapping[str, str] | None = No
     categories: dict[str, str] = {}
     models: set[str] = set()
     seen: set[tuple[str, str, int]] = set()
-    for run in runs:
+    for run in map(_read, runs):
         _check_run(run, seen=seen, categories=categories)
         models.add(run.model_id)
         if run.scored and run.score is not None:
@@ -165,10 +172,33 @@ def tabulate(runs: Iterable[EvalRun], *, clusters: Mapping[str, str] | None = No
 
 
 def as_table(
-    runs: Iterable[EvalRun] | ScoreTable, *, clusters: Mapping[str, str] | None = None
+    runs: Iterable[TrialRow] | ScoreTable, *, clusters: Mapping[str, str] | None = None
 ) -> ScoreTable:
     """Return a table as it is, and trials as a table."""
     return runs if isinstance(runs, ScoreTable) else tabulate(runs, clusters=clusters)
+
+
+def _read(trial: TrialRow) -> EvalRun:
+    if isinstance(trial, EvalRun):
+        return trial
+    try:
+        return msgspec.convert(trial, EvalRun)
+    except msgspec.ValidationError as error:
+        if not isinstance(trial, Mapping):
+            raise BadNumbers(
+                f"{_shown(trial)} is no trial: give an EvalRun or a mapping"
+            ) from error
+        place = ", ".join(
+            f"{name} {_shown(trial[name])}"
+            for name in ("model_id", "task_id", "sample")
+            if name in trial
+        )
+        raise BadNumbers(f"{place or 'a row'}: {error}") from error
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _check_run(

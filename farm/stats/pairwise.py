@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from farm.stats.arrays import Floats, Ints, only_zero_and_one
 from farm.stats.bootstrap import percentile_interval
-from farm.stats.evalrun import EvalRun, ScoreTable, as_table
+from farm.stats.evalrun import ScoreTable, TrialRow, as_table
 from farm.stats.intervals import Interval, undefined
 from farm.stats.means import clustered_error, standard_error
 from farm.stats.paired import FLAT, discordant_interval, discordant_sd, holm, mcnemar_exact, t_test
@@ -70,7 +70,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def pairwise_diffs(
-    runs: Iterable[EvalRun] | ScoreTable,
+    runs: Iterable[TrialRow] | ScoreTable,
     *,
     level: float = 0.95,
     seed: int = 0,
