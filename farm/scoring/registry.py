@@ -10,13 +10,12 @@ farm.scoring.score.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from farm.core.vocabulary import METRICS
+from farm.core.vocabulary import METRICS, tolerance_of
 from farm.errors import SpecError
 
 DEFAULT: Final = "normalized_match"  # of recorded predictions
@@ -197,16 +196,10 @@ def _number() -> Scorer:
 
 
 def _number_within(name: str) -> Scorer:
-    from fractions import Fraction
-
     from farm.scoring.number import has_number, within
 
-    written = name.partition("@")[2]
-    # bounded, because an exact power of ten is as long as its exponent says
-    tolerance = (
-        Fraction(written) if re.fullmatch(r"\d{1,9}(\.\d{1,30})?(e-?\d{1,2})?", written) else None
-    )
-    if tolerance is None or tolerance >= 1:
+    tolerance = tolerance_of(name)
+    if tolerance is None:
         raise SpecError(
             f"metric {name!r} has no usable tolerance; give a number from 0 up to 1, "
             "such as number@0.01"
