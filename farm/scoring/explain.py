@@ -16,7 +16,7 @@ from farm.errors import SpecError
 from farm.scoring.extract import Extracted
 from farm.scoring.postprocess import post_process
 from farm.scoring.registry import Scorer, scorer
-from farm.scoring.score import case_judge
+from farm.scoring.score import case_judge, value_of
 from farm.scoring.steps import Seen, walk
 
 Account = tuple[Seen, ...]
@@ -112,9 +112,9 @@ def _undecided(
     if outcome == UNSCORABLE:
         if not targets:
             return "there is no target"
-        if metric.judges is not None and not any(metric.judges(target) for target in targets):
-            return f"no target is one that {metric.name} can judge"
-        return f"{metric.name} failed, or its score left [0, 1]"
+        if value_of(metric, extracted.text, targets) is None:
+            return f"{metric.name} failed, or its score left [0, 1]"
+        return f"no target is one that {metric.name} can judge"
     if outcome == EMPTY:
         return "the response is empty"
     if not extracted.found:
@@ -152,7 +152,9 @@ def _decided(metric: Scorer, mine: str, other: str, best: int) -> str:
     if family == "number":
         tolerance = metric.name.partition("@")[2]
         return f"{place} is the same number" + (f" within {tolerance}" if tolerance else "")
-    return f"{place} is equal after the last step"
+    if family in _ACCOUNTS:
+        return f"{place} is equal after the last step"
+    return f"{place} gives the score"  # a plugin alone knows why
 
 
 def _as_it_is(text: str) -> Account:
@@ -216,17 +218,21 @@ def _written(value: Fraction) -> str:
     return str(value) if bits <= _MAX_BITS else f"a number of {bits} bits"
 
 
+def _words(count: int) -> str:
+    return f"{count} word{'' if count == 1 else 's'}"
+
+
 def _f1_measure(mine: list[str], other: list[str]) -> str:
     from farm.scoring.overlap import shared
 
-    return f"{shared(mine, other)} words shared, {len(mine)} predicted, {len(other)} wanted"
+    return f"{_words(shared(mine, other))} shared, {len(mine)} predicted, {len(other)} wanted"
 
 
 def _rouge_measure(mine: list[str], other: list[str]) -> str:
     from farm.scoring.subsequence import lcs
 
     length = lcs(mine, other)
-    return f"{length} words in the same order, {len(mine)} predicted, {len(other)} wanted"
+    return f"{_words(length)} in the same order, {len(mine)} predicted, {len(other)} wanted"
 
 
 def _bleu_measure(mine: list[str], other: list[str]) -> str:

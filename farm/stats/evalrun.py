@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -23,6 +24,12 @@ from farm.stats.means import cluster_codes
 # Never a wrong answer, never in a mean. A timeout is: one that has a score was a program's, and a
 # request that ran out of time has none.
 NOT_SCORED = frozenset(name for name in OUTCOMES if not counts(name))
+_NAMES: Final = (
+    ("model_id", str, "a text"),
+    ("task_id", str, "a text"),
+    ("category", str, "a text"),
+    ("sample", int, "a whole number"),
+)
 _SHOWN = 80  # characters of a foreign value in a message
 
 
@@ -107,6 +114,9 @@ class ScoreTable(Struct, frozen=True, kw_only=True):
                 f"scores: shape {array.shape} does not give one row for each of "
                 f"{len(model_ids)} models"
             )
+        for name in model_ids:
+            if not isinstance(name, str):
+                raise BadNumbers(f"model_ids: {_shown(name)} must be a text")
         if len(set(model_ids)) != len(model_ids):
             raise BadNumbers(f"model_ids: {_repeated(model_ids)!r} is there twice")
         bad = np.argwhere((array < 0.0) | (array > 1.0))
@@ -204,11 +214,16 @@ def _shown(value: object) -> str:
 def _check_run(
     run: EvalRun, *, seen: set[tuple[str, str, int]], categories: dict[str, str]
 ) -> None:
+    # a Struct does not check types: callers may have put in anything
+    for name, kind, what in _NAMES:
+        value = getattr(run, name)
+        if not isinstance(value, kind):
+            raise BadNumbers(f"{run.place}: {name} {_shown(value)} must be {what}")
     key = (run.model_id, run.task_id, run.sample)
     if key in seen:
         raise BadNumbers(f"{run.place}: there twice; a trial has one vote, drop one of the rows")
     seen.add(key)
-    score: object = run.score  # a Struct does not check types: callers may have put in anything
+    score: object = run.score
     if score is not None and not (isinstance(score, Real) and 0.0 <= float(score) <= 1.0):
         raise BadNumbers(f"{run.place}: score {score!r} must be a number in [0, 1]")
     known = categories.setdefault(run.task_id, run.category)

@@ -53,7 +53,7 @@ def test_what_post_processing_took_is_shown() -> None:
 @pytest.mark.parametrize(
     ("metric", "prediction", "target", "rule"),
     [
-        ("f1", "the cat sat", "the dog", "1 words shared, 3 predicted, 2 wanted"),
+        ("f1", "the cat sat", "the dog", "1 word shared, 3 predicted, 2 wanted"),
         ("rouge_l", "a c b", "a b c d", "2 words in the same order, 3 predicted, 4 wanted"),
         ("bleu_4", "a b c", "a b d", "n-grams shared 2/3, 1/2, 0/1, 0/0, 3 predicted, 3 wanted"),
     ],
@@ -79,7 +79,7 @@ def test_a_zero_names_its_outcome() -> None:
         (explain("f1", "b", ["c"], finish="truncated", cause="x"), "truncated: x"),
         (
             explain("f1", "a b", ["a c d"], finish="truncated", cause="x"),
-            "target 1: 1 words shared, 2 predicted, 3 wanted; truncated: x",
+            "target 1: 1 word shared, 2 predicted, 3 wanted; truncated: x",
         ),
     ],
 )

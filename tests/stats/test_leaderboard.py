@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 
 import msgspec
 import numpy as np
@@ -26,6 +27,9 @@ REFUSED = [
     for row in rows("statistics", "leaderboard")
     if row.get("expected") == "error" and "scores" in row
 ]
+
+
+ROW = {"model_id": "b", "task_id": "t", "score": 1.0}
 
 
 def runs_of(scores) -> list[EvalRun]:
@@ -251,6 +255,17 @@ def test_rows_of_a_stream_give_the_leaderboard_of_their_trials():
 def test_what_is_no_trial_is_refused_by_name(row, told):
     with pytest.raises(BadNumbers, match=told):
         aggregate([row])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"model_id": 3}, {"task_id": None}, {"category": 1}, {"sample": "0"}, {"sample": []}]
+)
+def test_names_of_another_type_are_refused_by_name(wrong):
+    """Among texts they could not even be sorted."""
+    rows_ = [EvalRun(model_id="a", task_id="t", score=1.0), EvalRun(**ROW | wrong)]
+    ((name, value),) = wrong.items()
+    with pytest.raises(BadNumbers, match=re.escape(f"{name} {value!r} must be")):
+        aggregate(rows_)
 
 
 def test_no_models_give_no_rows():
