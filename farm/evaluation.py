@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class EvalReport(msgspec.Struct, frozen=True, kw_only=True):
     """What an evaluation found: a row for each trial, and the report as JSON values.
 
-    `envelope` has the keys of `farm schema report`: leaderboard, pairwise, calibration,
+    `envelope` has the keys of `farm schema leaderboard`: leaderboard, pairwise, calibration,
     perplexity, accuracy, outcomes, summary, signature and more.
     """
 

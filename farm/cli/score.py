@@ -90,6 +90,8 @@ def _score(
     if explained.outcome == UNSCORABLE and explained.extracted.found:
         # no verdict counts here, but the definition still gives the two texts a score
         told["score"] = value_of(scorer(metric), explained.extracted.text, targets) or 0.0
+        if told["score"]:
+            told["rule"] += "; the score is what its definition gives, and counts nowhere"
     return dict(told)
 
 

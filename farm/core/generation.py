@@ -275,6 +275,27 @@ def forced_outcome(generation: Generation) -> str | None:
     return None
 
 
+def cause_of(generation: Generation) -> str:
+    """Return why an outcome was decided before the text was looked at, "" when none was.
+
+    A failure's kind and detail, or the finish reason.
+    """
+    if generation.failure is not None:
+        return f"{generation.failure.kind}: {generation.failure.detail}"
+    if forced_outcome(generation) is None:
+        return ""
+    return f"finish reason {generation.finish_reason!r}"
+
+
+def told_of(generation: Generation) -> dict[str, str]:
+    """Return that cause as a row's metadata has it: `error`, or `finish_reason`, or nothing."""
+    if generation.failure is not None:
+        return {"error": cause_of(generation)}
+    if forced_outcome(generation) is None:
+        return {}
+    return {"finish_reason": generation.finish_reason or ""}
+
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Generation)
 

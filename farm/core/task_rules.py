@@ -21,6 +21,7 @@ from farm.core.vocabulary import (
     MAX_TIMEOUT_S,
     METRICS,
     POST_PROCESSES,
+    is_metric,
 )
 
 REQUIRED: Final = (
@@ -119,6 +120,11 @@ def _check_word(words: Iterable[str]) -> Callable[[object, str, Faults], None]:
     return rule
 
 
+def _check_metric(value: object, field: str, faults: Faults) -> None:
+    if not (isinstance(value, str) and is_metric(value)):
+        _check_word(METRICS)(value, field, faults)
+
+
 def _check_prompt(value: object, field: str, faults: Faults) -> None:
     text = _text(value, field, faults)
     if text is None:
@@ -192,7 +198,7 @@ _FIELD_RULES: dict[str, Callable[[object, str, Faults], None]] = {
     "category": _check_word(CATEGORIES),
     "prompt": _check_prompt,
     "targets": _check_targets,
-    "metric_name": _check_word(METRICS),
+    "metric_name": _check_metric,
     "post_process": _check_word(POST_PROCESSES),
     "few_shot_examples": _check_examples,
     "metadata": _check_metadata,
@@ -206,7 +212,7 @@ def _check_across(record: Mapping[str, object], faults: Faults) -> None:
         return
     if isinstance(metric, str) and faults.clean("metric_name"):
         legal = LEGAL_PAIRS[category]
-        if metric not in legal:
+        if metric.partition("@")[0] not in legal:
             detail = f"{category} is scored by {', '.join(legal)}, not by {metric}"
             faults.add("illegal_pair", "metric_name", detail)
     targets = record.get("targets")

@@ -6,7 +6,11 @@ is in farm.scoring, whose tests hold its tables against these.
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 METRICS: Final = (
     "exact_match", "accuracy", "f1", "bleu_4", "rouge_l", "code_exec", "normalized_match",
@@ -28,6 +32,27 @@ LEGAL_PAIRS: Final[dict[str, tuple[str, ...]]] = {
     "open": METRICS,
 }
 CATEGORIES: Final = tuple(LEGAL_PAIRS)
+
+# bounded, because an exact power of ten is as long as its exponent says
+_TOLERANCE: Final = re.compile(r"\d{1,9}(\.\d{1,30})?(e-?\d{1,2})?", re.ASCII)
+
+
+def tolerance_of(metric_name: str) -> Fraction | None:
+    """Return the relative tolerance of ``number@0.01``, None where it is none from 0 up to 1."""
+    # here and not at the top: it takes longer to load than all names of a task
+    from fractions import Fraction
+
+    name, _, written = metric_name.partition("@")
+    if name != "number" or not _TOLERANCE.fullmatch(written):
+        return None
+    tolerance = Fraction(written)
+    return tolerance if tolerance < 1 else None
+
+
+def is_metric(name: str) -> bool:
+    """Say whether a task may name this metric: one of `METRICS`, or number with a tolerance."""
+    return name in METRICS or ("@" in name and tolerance_of(name) is not None)
+
 
 CHOICE_LETTERS: Final = "ABCDE"
 MAX_FEW_SHOT: Final = 8

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from farm.errors import UsageError
 from farm.report.compare import NO_SPREAD, Comparison, RunSide, compare_runs, group_codes
 from farm.report.junit import JunitCase, JunitSuite
-from farm.report.text import chance, count, markdown, share, signed, signed_span, span
+from farm.report.text import chance, count, markdown, share, signed, signed_span, span, unmarked
 from farm.stats.intervals import Interval
 from farm.stats.means import mean_interval
 
@@ -153,7 +153,7 @@ def gate_suite(result: GateResult) -> JunitSuite:
                 classname="farm.gate",
                 outcome=outcome,
                 message="; ".join(result.reasons),
-                detail=render_gate_markdown(result),
+                detail=unmarked(render_gate_markdown(result)),  # no reader of it shows Markdown
             )
         ],
         properties=(("n", str(result.n)), ("underpowered", str(result.underpowered).lower())),

@@ -71,11 +71,16 @@ def render_junit(suites: Iterable[JunitSuite], *, name: str = "farm") -> str:
 
 def _case(run: EvalRun) -> JunitCase:
     score = "no score" if run.score is None else f"score {float(run.score):.6g}"
+    judged = f"{run.metric_name or 'metric'} {score}"
+    cause = str(run.metadata.get("error", ""))
+    if not cause and run.metadata.get("finish_reason"):
+        cause = f"finish reason {run.metadata['finish_reason']!r}"
     return JunitCase(
         name=f"{run.task_id}#{run.sample}",
         classname=run.category or run.model_id,
         outcome=run.ended,
-        message=f"{run.ended}: {run.metric_name or 'metric'} {score}",
+        message=f"{run.ended}: " + (f"{cause}; {judged}" if cause else judged),
+        detail=cause,
         seconds=run.latency_s,
     )
 

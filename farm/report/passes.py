@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from farm.scoring.passk import pass_at_k, pass_hat_k
+from farm.scoring.passk import mean_pass_at_k, pass_hat_k
 from farm.stats.evalrun import EvalRun
 
 
@@ -45,11 +45,10 @@ def _sizes(most: int) -> list[int]:
 
 
 def _figures(counts: Sequence[tuple[int, int]], k: int) -> Passes:
-    some = [pass_at_k(n, c, k) or 0.0 for n, c in counts]
     every = [pass_hat_k(n, c, k) or 0.0 for n, c in counts]
     return Passes(
         k=k,
-        pass_at_k=math.fsum(some) / len(counts),
+        pass_at_k=mean_pass_at_k(counts, k) or 0.0,
         pass_hat_k=math.fsum(every) / len(counts),
         tasks=len(counts),
     )

@@ -168,11 +168,13 @@ def calibration_section(calibration: Mapping[str, CalibrationReport]) -> Section
         + "</figcaption></figure>"
         for model, report in list(given.items())[:_DIAGRAMS]
     )
+    rest = len(given) - _DIAGRAMS
+    more = f" The first {_DIAGRAMS} of {len(given)} models are shown." if rest > 0 else ""
     return _section(
         "calibration",
         "Does confidence mean what it says?",
         "Accuracy against stated confidence, a dot for each tenth, larger with more cases, with "
-        "Wilson's interval. On the dashed line the model is right as often as it says.",
+        f"Wilson's interval. On the dashed line the model is right as often as it says.{more}",
         f'<div class="plots">{figures}</div>',
     )
 

@@ -7,6 +7,7 @@ mentions, direction overrides and line breaks.
 from __future__ import annotations
 
 import re
+from html import unescape
 
 # C0 and C1 controls, zero-width and direction marks: they hide or reorder what stands beside them
 _INVISIBLE = re.compile(
@@ -14,6 +15,8 @@ _INVISIBLE = re.compile(
 )
 # an underscore inside a word is text to Markdown, and names are full of them
 _MARKDOWN = re.compile(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w)|^[-+])")
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?= |\Z)")  # what Markdown takes for the item of a list
+_ESCAPED = re.compile(r"\\([\\`*\[\]|~_+.)-])")
 _DASH = "\u2013"
 MINUS = "\u2212"
 
@@ -26,11 +29,18 @@ def visible(text: str) -> str:
 
 def markdown(text: str) -> str:
     """Return text that Markdown shows as it is, in a table cell too: nothing links or mentions."""
-    escaped = _MARKDOWN.sub(r"\\\1", visible(text))
+    escaped = _NUMBERED.sub(r"\1\\\2", _MARKDOWN.sub(r"\\\1", visible(text)))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # entities, since a backslash does not stop a mention, an issue link or a bare link
     escaped = re.sub(r"(?<!&)#", "&#35;", escaped)
-    return escaped.replace("@", "&#64;").replace("://", "&#58;//").replace("www.", "www&#46;")
+    escaped = escaped.replace("@", "&#64;").replace("://", "&#58;//").replace("www.", "www&#46;")
+    blanks = len(escaped) - len(escaped.lstrip(" "))
+    return "&#32;" * blanks + escaped[blanks:]  # blanks would make code of what stands in a list
+
+
+def unmarked(text: str) -> str:
+    """Return what `markdown` wrote as it reads, for where no Markdown is shown."""
+    return unescape(_ESCAPED.sub(r"\1", text))
 
 
 def share(value: float | None, digits: int = 3) -> str:

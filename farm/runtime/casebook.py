@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from farm.core.case import Case, targets_of
+from farm.core.generation import Generation, cause_of, forced_outcome
 from farm.core.plan import ScorerName
-from farm.core.result import PENDING, CaseResult, counts
+from farm.core.result import PENDING, REFUSED, TRUNCATED, CaseResult, counts
 from farm.core.task import TaskSpec
 from farm.errors import SpecError
 from farm.report.casepages import CaseRow
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _STEP_CUT = 1_000  # characters of a step: the texts themselves stand in full beside it
 
-Explain = Callable[[Case], Explanation | None]
+Explain = Callable[[Case, str, str], Explanation | None]  # a case, finish, and its cause
 
 
 def case_rows(
@@ -37,14 +38,14 @@ def case_rows(
     for run in recordings:
         account = _of_tasks(run.tasks) if run.asked else _explainer(run.plan.identity.scorer)
         is_program: dict[str, bool] = {}
-        for case, verdict in whole_cases(run):
+        for case, verdict, answer in whole_cases(run):
             metric = _metric(run, case)
             if metric not in is_program:
                 is_program[metric] = _runs_programs(metric)
             if is_program[metric]:
-                yield _program_row(run, case, verdict, (programs or {}).get(metric))
+                yield _program_row(run, case, verdict, answer, (programs or {}).get(metric))
             else:
-                yield _row(run, case, verdict, account)
+                yield _row(run, case, verdict, answer, account)
 
 
 def _metric(run: Recorded, case: Case) -> str:
@@ -62,24 +63,37 @@ def _runs_programs(metric: str) -> bool:
 
 
 def _program_row(
-    run: Recorded, case: Case, verdict: CaseResult | None, runner: ProgramRunner | None
+    run: Recorded,
+    case: Case,
+    verdict: CaseResult | None,
+    answer: Generation | None,
+    runner: ProgramRunner | None,
 ) -> CaseRow:
     # here and not at the top: the parser that finds programs loads for 10 ms
     from farm.scoring.code import extract_code
     from farm.scoring.programcase import UNRUN, explain_program, passed_of
 
-    row = _row(run, case, verdict, lambda _: None)
+    row = _row(run, case, verdict, answer, lambda *_: None)
+    if answer is not None and answer.failure is not None:
+        return row
     assertions = targets_of(case)
     rule, steps = _rule(run, case), tuple(f"assertion: {_cut(text)}" for text in assertions)
-    if verdict is not None and counts(verdict.outcome):
+    cause = "" if answer is None else cause_of(answer)
+    if verdict is not None:
         passed = round(verdict.score * len(assertions))
-        share = passed_of(passed, len(assertions))
-        rule = f"{_rule(run, case)}: {UNRUN.get(verdict.outcome, share)}"
-    if verdict is not None and runner is not None:
+        told_so = UNRUN.get(verdict.outcome, passed_of(passed, len(assertions)))
+        if verdict.outcome == REFUSED:
+            told_so = f"{verdict.outcome}: {cause}"
+        elif verdict.outcome == TRUNCATED:
+            told_so += f"; {verdict.outcome}: {cause}"
+        rule = f"{_rule(run, case)}: {told_so}"
+    if verdict is not None and verdict.outcome != REFUSED and runner is not None:
         metric = scorer(_metric(run, case))
         told = explain_program(metric, case.response, assertions, runner)
         steps = tuple(_told(one) for one in told.assertions)
-        if told.outcome == verdict.outcome:
+        if verdict.outcome == TRUNCATED and not told.correct:
+            pass  # what its program came to stands beside it
+        elif told.outcome == verdict.outcome:
             rule = f"{_rule(run, case)}: {told.rule}" + (f"; {told.detail}" if told.detail else "")
         else:  # a program may use chance or the clock; the recorded verdict stands
             rule += f"; run again it ends in {told.outcome!r}"
@@ -98,26 +112,33 @@ def _explainer(used: ScorerName) -> Explain:
     try:
         found = scorer(used.name)
     except SpecError:  # a plugin that is not installed here: the verdicts stand without it
-        return lambda case: None
+        return lambda *_: None
     if found.version != used.version or found.needs:
-        return lambda case: None
+        return lambda *_: None
 
-    return lambda case: _account(case, used.name, "none")
+    return lambda case, finish, cause: _account(case, used.name, "none", finish, cause)
 
 
 def _of_tasks(tasks: Mapping[str, TaskSpec]) -> Explain:
     """Return what explains a verdict by the metric and the rule of the case's task."""
 
-    def account(case: Case) -> Explanation | None:
+    def account(case: Case, finish: str, cause: str) -> Explanation | None:
         task = tasks[given(case.task, "")]
-        return _account(case, task.metric_name, task.post_process)
+        return _account(case, task.metric_name, task.post_process, finish, cause)
 
     return account
 
 
-def _account(case: Case, metric: str, rule: str) -> Explanation | None:
+def _account(case: Case, metric: str, rule: str, finish: str, cause: str) -> Explanation | None:
     try:
-        return explain(metric, case.response, targets_of(case), post_process_rule=rule)
+        return explain(
+            metric,
+            case.response,
+            targets_of(case),
+            post_process_rule=rule,
+            finish=finish,
+            cause=cause,
+        )
     except MemoryError:
         raise
     # a plugin may raise anything; the verdict already says that it failed
@@ -125,8 +146,22 @@ def _account(case: Case, metric: str, rule: str) -> Explanation | None:
         return None
 
 
-def _row(run: Recorded, case: Case, verdict: CaseResult | None, account: Explain) -> CaseRow:
-    told = None if verdict is None else account(case)
+def _row(
+    run: Recorded,
+    case: Case,
+    verdict: CaseResult | None,
+    answer: Generation | None,
+    account: Explain,
+) -> CaseRow:
+    failed = answer is not None and answer.failure is not None
+    cause = "" if answer is None else cause_of(answer)
+    finish = "" if answer is None else forced_outcome(answer) or ""
+    told = None if verdict is None or failed else account(case, finish, cause)
+    rule = _rule(run, case)
+    if failed:
+        rule = f"no answer came: {cause}"
+    elif told is not None:
+        rule = f"{rule}: {told.rule}"
     counted = verdict is not None and counts(verdict.outcome)
     return CaseRow(
         model=run.model,
@@ -135,7 +170,7 @@ def _row(run: Recorded, case: Case, verdict: CaseResult | None, account: Explain
         expected="\n".join(targets_of(case)),
         response=case.response,
         extracted=_extracted(told),
-        rule=_rule(run, case) if told is None else f"{_rule(run, case)}: {told.rule}",
+        rule=rule,
         steps=() if told is None else _steps(told),
         category=given(case.category, ""),
         outcome=PENDING if verdict is None else verdict.outcome,

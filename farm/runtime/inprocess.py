@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from farm.adapters.protocol import ModelAdapter
-from farm.core.generation import Generation, failed, flaw_of
+from farm.core.generation import Generation, failed, flaw_of, told_of
 from farm.core.result import CaseResult, counts
 from farm.core.task import TaskSpec, render_prompt
 from farm.core.trial import Trial
@@ -131,8 +131,7 @@ def _row_of(
         "metric_version": scorer(task.metric_name).version,
         "post_process": task.post_process,
     }
-    if answer.failure is not None:
-        told["error"] = f"{answer.failure.kind}: {answer.failure.detail}"
+    told |= told_of(answer)
     return EvalRun(
         model_id=model,
         task_id=task.task_id,

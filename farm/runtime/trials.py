@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from farm.core.answer import answers_of
 from farm.core.case import Case
-from farm.core.generation import Generation
+from farm.core.generation import Generation, told_of
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan, Shard
@@ -67,7 +67,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     token_count: int | UnsetType = UNSET
     targets: tuple[str, ...] | UnsetType = UNSET
     latency_s: float | UnsetType = UNSET  # of answers only
-    failure: str | UnsetType = UNSET  # why there is no answer, of answers only
+    told: Mapping[str, str] | UnsetType = UNSET  # why its text was not judged, of answers only
 
     @property
     def task_id(self) -> str:
@@ -105,11 +105,14 @@ def recordings(store: Store, *, names: Sequence[str]) -> list[Recorded]:
 
 def facts(run: Recorded) -> Iterator[tuple[Facts, CaseResult | None]]:
     """Yield what is known of every case, and its verdict: None while its shard has no receipt."""
-    return _judged(run, _facts)
+    return ((case, verdict) for case, verdict, _ in _judged(run, _facts))
 
 
-def whole_cases(run: Recorded) -> Iterator[tuple[Case, CaseResult | None]]:
-    """Yield every case with all its texts, and its verdict; a shard's texts at a time."""
+def whole_cases(run: Recorded) -> Iterator[tuple[Case, CaseResult | None, Generation | None]]:
+    """Yield every case with all its texts, its verdict, and what was answered where models were.
+
+    A shard's texts at a time.
+    """
     return _judged(run, _cases)
 
 
@@ -137,13 +140,13 @@ def trial(run: Recorded, case: Facts, verdict: CaseResult | None) -> EvalRun:
     """Return a case as a row; without a verdict it is "pending", and missing as an error is."""
     counted = verdict if verdict is not None and counts(verdict.outcome) else None
     used = run.plan.identity.scorer
-    metric, told = used.name, {"metric_version": used.version}
+    metric = used.name
+    told: dict[str, object] = {"metric_version": used.version}
     if run.asked:
         task = run.tasks[case.task_id]
         metric = task.metric_name
         told = {"metric_version": scorer(metric).version, "post_process": task.post_process}
-    if case.failure is not UNSET:
-        told["error"] = case.failure
+    told |= given(case.told, {})
     return EvalRun(
         model_id=run.model,
         task_id=case.task_id,
@@ -168,7 +171,7 @@ def given(value: V | UnsetType, default: D) -> V | D:
 
 def _judged(
     run: Recorded, decoder: msgspec.json.Decoder[list[K]]
-) -> Iterator[tuple[K, CaseResult | None]]:
+) -> Iterator[tuple[K, CaseResult | None, Generation | None]]:
     for shard, lease in zip(run.plan.shards, run.ledger.leases, strict=True):
         # records hold no raw newline, so one array is decoded instead of many lines
         records = run.store.read_cases(shard)
@@ -180,9 +183,10 @@ def _judged(
         if run.asked:
             yield from _asked(run, cases, receipt, path=path)
         elif receipt is None:
-            yield from ((case, None) for case in cases)
+            yield from ((case, None, None) for case in cases)
         else:
-            yield from zip(cases, receipt.cases, strict=True)
+            verdicts = zip(cases, receipt.cases, strict=True)
+            yield from ((case, verdict, None) for case, verdict in verdicts)
 
 
 def _check_ids(
@@ -194,7 +198,7 @@ def _check_ids(
 
 def _asked(
     run: Recorded, cases: Sequence[K], receipt: Receipt | None, *, path: str
-) -> Iterator[tuple[K, CaseResult | None]]:
+) -> Iterator[tuple[K, CaseResult | None, Generation | None]]:
     """Yield one model's cases, named by their question, with what it answered."""
     answers = None if receipt is None else answers_of(receipt, path=path)
     for place, case in enumerate(cases):
@@ -203,9 +207,10 @@ def _asked(
             continue
         bare = msgspec.structs.replace(case, id=which.question)
         if receipt is None or answers is None:
-            yield bare, None
+            yield bare, None, None
         else:
-            yield _with_answer(bare, answers[place]), receipt.cases[place]
+            answer = answers[place]
+            yield _with_answer(bare, answer), receipt.cases[place], answer
 
 
 def _with_answer(case: K, answer: Generation) -> K:
@@ -219,7 +224,7 @@ def _with_answer(case: K, answer: Generation) -> K:
         known["response"] = answer.text
     else:
         known["latency_s"] = answer.latency_s
-        known["failure"] = answer.failure and f"{answer.failure.kind}: {answer.failure.detail}"
+        known["told"] = told_of(answer)
     return msgspec.structs.replace(
         case, **{name: value for name, value in known.items() if value is not None}
     )

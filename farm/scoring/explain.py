@@ -11,11 +11,12 @@ from fractions import Fraction
 
 import msgspec
 
+from farm.core.result import EMPTY, REFUSED, TRUNCATED, UNPARSED, UNSCORABLE
 from farm.errors import SpecError
 from farm.scoring.extract import Extracted
 from farm.scoring.postprocess import post_process
 from farm.scoring.registry import Scorer, scorer
-from farm.scoring.score import case_judge
+from farm.scoring.score import case_judge, value_of
 from farm.scoring.steps import Seen, walk
 
 Account = tuple[Seen, ...]
@@ -53,10 +54,12 @@ def explain(
     *,
     post_process_rule: str = "none",
     finish: str = "",
+    cause: str = "",
 ) -> Explanation:
     """Score one case and say why.
 
-    Score and outcome are those of `farm.scoring.score.case_judge`. Raises SpecError as
+    Score and outcome are those of `farm.scoring.score.case_judge`. `cause` is what `finish` rests
+    on, in the adapter's words. Raises SpecError as
     `farm.scoring.score.score` does for metrics it cannot compute, and for unknown rules.
     """
     metric = scorer(metric_name)
@@ -73,26 +76,52 @@ def explain(
     best = _best(metric, extracted, targets) if result.score > 0 or result.correct else None
     mine = account(extracted.text)
     others = tuple(account(target) for target in targets)
-    if not extracted.found:
-        rule = f"nothing was extracted: {extracted.rule}"
-    elif best is None:
-        rule = f"no target gives a score ({result.outcome})"
-    else:
+    read = _read(metric, extracted.text)
+    forced = result.outcome if result.outcome in {REFUSED, TRUNCATED} else ""
+    if best is not None:
         rule = _decided(metric, mine[-1].text, others[best][-1].text, best)
+    elif forced:
+        rule = ""
+    else:
+        rule = _undecided(metric, result.outcome, extracted, read, targets)
+    why = f"{forced}: {cause}" if forced and cause else forced
     return Explanation(
         metric=metric.name,
         version=metric.version,
         post_process=post_process_rule,
         extracted=extracted,
-        read=_read(metric, extracted.text),
+        read=read,
         prediction_steps=mine,
         target_steps=others,
         best_target=best,
-        rule=rule,
+        rule="; ".join(part for part in (rule, why) if part),
         score=result.score,
         correct=result.correct,
         outcome=result.outcome,
     )
+
+
+def _undecided(
+    metric: Scorer,
+    outcome: str,
+    extracted: Extracted,
+    read: Extracted | None,
+    targets: Sequence[str],
+) -> str:
+    """Say why no target gave a score."""
+    if outcome == UNSCORABLE:
+        if not targets:
+            return "there is no target"
+        if value_of(metric, extracted.text, targets) is None:
+            return f"{metric.name} failed, or its score left [0, 1]"
+        return f"no target is one that {metric.name} can judge"
+    if outcome == EMPTY:
+        return "the response is empty"
+    if not extracted.found:
+        return f"nothing was extracted: {extracted.rule}"
+    if outcome == UNPARSED and read is not None:
+        return f"nothing was read: {read.rule}"
+    return f"no target gives a score ({outcome})"
 
 
 def _read(metric: Scorer, text: str) -> Extracted | None:
@@ -123,7 +152,9 @@ def _decided(metric: Scorer, mine: str, other: str, best: int) -> str:
     if family == "number":
         tolerance = metric.name.partition("@")[2]
         return f"{place} is the same number" + (f" within {tolerance}" if tolerance else "")
-    return f"{place} is equal after the last step"
+    if family in _ACCOUNTS:
+        return f"{place} is equal after the last step"
+    return f"{place} gives the score"  # a plugin alone knows why
 
 
 def _as_it_is(text: str) -> Account:
@@ -187,17 +218,21 @@ def _written(value: Fraction) -> str:
     return str(value) if bits <= _MAX_BITS else f"a number of {bits} bits"
 
 
+def _words(count: int) -> str:
+    return f"{count} word{'' if count == 1 else 's'}"
+
+
 def _f1_measure(mine: list[str], other: list[str]) -> str:
     from farm.scoring.overlap import shared
 
-    return f"{shared(mine, other)} words shared, {len(mine)} predicted, {len(other)} wanted"
+    return f"{_words(shared(mine, other))} shared, {len(mine)} predicted, {len(other)} wanted"
 
 
 def _rouge_measure(mine: list[str], other: list[str]) -> str:
     from farm.scoring.subsequence import lcs
 
     length = lcs(mine, other)
-    return f"{length} words in the same order, {len(mine)} predicted, {len(other)} wanted"
+    return f"{_words(length)} in the same order, {len(mine)} predicted, {len(other)} wanted"
 
 
 def _bleu_measure(mine: list[str], other: list[str]) -> str:

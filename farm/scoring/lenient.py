@@ -40,7 +40,10 @@ _OUTER = frozenset(
 )
 # An article goes before a word or a number. A last "a", or one before a lone letter, is a
 # label ("plan a", "a or b") and stays.
-_ARTICLE = re.compile(r"(?<!\S)(?:a|an|the)\s+(?!(?:or|and)\b)(?=[^\W\d_]{2}|\d)")
+_ARTICLES = frozenset(("a", "an", "the"))
+_NAMED = re.compile(
+    rf"(?!(?:or|and)\b)[{re.escape(''.join(sorted(_OUTER)))}]*+(?:[^\W\d_]{{2}}|\d)"
+)
 
 
 def _compatible(text: str) -> str:
@@ -55,21 +58,43 @@ def _plain_marks(text: str) -> str:
     return text.translate(_PLAIN)
 
 
-def _bare(text: str) -> str:
-    """Drop outer punctuation and white space, but not the point of ``.5``."""
+def _answer_alone(text: str) -> str:
+    """Drop outer punctuation and articles, each as often as the other uncovers it.
+
+    What follows decides whether a word is an article, so words are gone through from the right.
+    """
+    words: list[str] = []  # in reverse
+    for word in reversed(_end_bare(text).split()):
+        if not _is_article(word, words):
+            words.append(word)
+    while words:
+        first = _start_bare(words.pop())
+        if first and not _is_article(first, words):
+            words.append(first)
+            break
+    return " ".join(reversed(words))
+
+
+def _is_article(word: str, following: Sequence[str]) -> bool:
+    return word in _ARTICLES and bool(following) and _NAMED.match(following[-1]) is not None
+
+
+def _end_bare(text: str) -> str:
     # walked by hand: a pattern anchored at the end would be tried at every character
-    start, end = 0, len(text)
+    end = len(text)
     while end and (text[end - 1].isspace() or text[end - 1] in _OUTER):
         end -= 1
-    while start < end and (text[start].isspace() or text[start] in _OUTER):
-        if text[start] == "." and text[start + 1 : start + 2].isdecimal():
+    return text[:end]
+
+
+def _start_bare(word: str) -> str:
+    """Drop punctuation at the start, but not the point of ``.5``."""
+    start = 0
+    while start < len(word) and word[start] in _OUTER:
+        if word[start] == "." and word[start + 1 : start + 2].isdecimal():
             break
         start += 1
-    return text[start:end]
-
-
-def _articles_dropped(text: str) -> str:
-    return _ARTICLE.sub("", text)
+    return word[start:]
 
 
 LENIENT: Final = (
@@ -79,8 +104,7 @@ LENIENT: Final = (
     Step("drop invisible characters", _visible),
     Step("plain minus signs and quotes", _plain_marks),
     Step("collapse white space", collapse, may_empty=True),
-    Step("drop outer punctuation", _bare),
-    Step("drop articles", _articles_dropped),
+    Step("drop outer punctuation and articles", _answer_alone),
 )
 
 

@@ -2,7 +2,8 @@
 
 A claim is a letter behind a cue ("answer is", "I choose", a TeX box), or a letter alone on
 the last or the first line. The last claim wins, because people correct themselves. Two
-letters in one claim ("A or B"), "none of the above" or no claim at all is no answer: the
+letters in one claim ("A or B", or two lines with nothing between), a letter that is part of a
+name or a unit ("Vitamin C", "C\u00b0"), "none of the above" or no claim at all is no answer: the
 case is unparsed, which is not the same as wrong.
 """
 
@@ -29,14 +30,19 @@ _CUE = re.compile(
 )
 # "B is correct": the claim goes before its cue
 _STATED = re.compile(
-    r"(?<![A-Za-z0-9_'\u2019-])(?P<letter>[A-Z])[)*\]]{0,3}\s{1,4}is\s{1,4}(?:the\s{1,4})?"
+    r"(?<![A-Za-z0-9_'\u2019\u00b0-])(?P<letter>[A-Z])[)*\]]{0,3}\s{1,4}is\s{1,4}(?:the\s{1,4})?"
     r"(?:(?:correct|right|best)(?:\s{1,4}(?:answer|option|choice|one|letter)\b|(?!\s{1,4}[a-z]|\w)"
     r"|(?=\s{1,4}(?:because|since|as|and|but|here|for|in|if|only|when|unless)\b))|answer\b)"
 )
-# What makes the letter after it a name, of which something else is said.
-_NAMED = re.compile(
-    r"(?:vitamin|hepatitis|influenza|statement|figure|table|plan|appendix|schedule|grade|point"
-    r"|type|class|group|team|section|part)\s{1,4}\Z",
+# A word or a number before the letter makes it a part of a name or an amount ("Vitamin C",
+# "Model T", "5 C"), but for words that call it a choice or begin what is said of it.
+_WORD_BEFORE = re.compile(r"[\w%\u00b0]\s{1,4}\Z")
+_NO_NAME_BEFORE = re.compile(
+    r"(?<!\w)(?:options?|choices?|letter|answers?|alternative|so|thus|hence|therefore|then|that|and"
+    r"|or|nor|but|because|since|as|is|be|are|now|only|clearly|obviously|surely|definitely|i|we|you"
+    r"|think|believe|feel|say|see|find|know|guess|conclude|confirm|means|shows|suggests|sure"
+    r"|confident|both|either|neither|not|if|whether|while|whereas|for|here|yes|no|ok|okay|well"
+    r"|leaves|makes|although|though|actually|finally|overall)\s{1,4}\Z",
     re.IGNORECASE,
 )
 # Before a claim, in its own clause: it is denied, a condition, or somebody else's.
@@ -71,7 +77,12 @@ _LETTER = re.compile(
     r"[A-Za-z](?![A-Za-z0-9_\u00c0-\u024f]|['\u2019][A-Za-z]|[-/&]\w|[+#(]|\s{0,4}[=^\u2264\u2265]"
     # an abbreviation, a species, a formula, a comparison
     r"|\.[A-Za-z](?![A-Za-z])|\.\s(?:coli|aureus|elegans|cerevisiae|sapiens|subtilis|pylori)\b"
-    r"|[\u00b2\u00b3\u00b9\u2070-\u209c]|\s{0,4}[<>](?!/?[a-z]{1,10}>)(?=\s{0,4}[\w-]))"
+    r"|[\u00b2\u00b3\u00b9\u2070-\u209c]"
+    # a unit, a key, a thing that is named by a letter
+    r"|\s?[\u00b0\u00ba\u2032\u2033\u266d-\u266f]|[%\u2030\u00b7\u22c5\u00d7\u00f7\u00b1\u2122\u00ae]"
+    r"|[\u0300-\u036f\u2200-\u22ff]"
+    r"|\s(?:vitamins?|major|minor|flat|sharp|cells?|rays?|waves?|chromosomes?|clef)(?![A-Za-z])"
+    r"|\s{0,4}[<>](?!/?[a-z]{1,10}>)(?=\s{0,4}[\w-]))"
 )
 _CLOSING = r"[*_`\"'$)\]}>\u201d\u2019\u201c\u00bb\u203a\u3011\u300d\u300f]|</?[a-z]{1,10}>|\\[)\]]"
 _CLOSERS = re.compile(rf"(?:{_CLOSING}){{0,12}}+")
@@ -100,6 +111,9 @@ _GOES_ON = re.compile(
     r"[ \t]+(?!(?:because|since|as|and|or|is|was|which|for|due|but|while|with|where|given|would"
     r"|seems|by|from|has|can)\b)[a-z0-9]"
 )
+_TWO = "two letters in one claim"
+_SPOKEN = re.compile(r"\w")
+_MAX_BESIDE = 80  # characters looked at on either side of a lone letter
 _LINE = re.compile(r"[^\r\n]+")
 _ALONE = re.compile(
     rf"(?:[ \t#>-]|{_OPENERS}){{0,12}}+(?P<letter>[A-Za-z])"
@@ -132,12 +146,12 @@ def read_letter(reply: str, *, letters: str = ALPHABET) -> Extracted:
     last = cued[-1][1] if cued else None
     alone = _line_alone(text)
     if alone is not None and (not cued or alone.start > cued[-1][0]):
-        last = alone
+        last = nothing(_TWO) if _is_beside(text, last, alone) else alone
     last = last or _headed(text) or nothing("no claim of a letter")
     if last.found and last.text not in letters:
         return nothing(f"the letter {last.text} is not one of {letters[0]}-{letters[-1]}")
     if not last.found:
-        return last
+        return nothing(last.rule)
     place = begin + bare.place(last.start)
     return msgspec.structs.replace(last, start=place, end=place + 1)
 
@@ -184,12 +198,12 @@ def _stated(text: str) -> Iterator[tuple[int, Extracted]]:
     for said in _STATED.finditer(text):
         place = said.start("letter")
         before = text[max(0, place - 16) : place]
-        if _NAMED.search(before) and not said.group().endswith("answer"):
+        if _WORD_BEFORE.search(before) and not _NO_NAME_BEFORE.search(before):
             continue
         if _is_hedged(text, place) or _ASKED.match(text, said.end()):
             continue
         if _PAIRED.search(before):
-            yield place, nothing("two letters in one claim")
+            yield place, nothing(_TWO)
             continue
         yield (
             place,
@@ -227,9 +241,9 @@ def _judged(text: str, place: int, rule: str) -> Extracted:
     join = _JOIN.match(text, end)
     second = join is not None and _is_claim(text, join.end())
     if join and second and not _PREDICATE.match(text, join.end() + 1):
-        return nothing("two letters in one claim")
+        return nothing(_TWO)
     if _NEXT_ALONE.match(text, end):
-        return nothing("two letters in one claim")
+        return nothing(_TWO)
     return Extracted(text=text[place].upper(), start=place, end=place + 1, rule=rule)
 
 
@@ -257,8 +271,28 @@ def _line_alone(text: str) -> Extracted | None:
         alone = _ALONE.match(line.group(), said.end() if said else 0)
         if alone and not (said and alone.group("letter").islower()):
             place = start + alone.start("letter")
-            return Extracted(text=text[place].upper(), start=place, end=place + 1, rule=rule)
+            found = Extracted(text=text[place].upper(), start=place, end=place + 1, rule=rule)
+            if _neighbours(text, line, found.text):
+                return msgspec.structs.replace(nothing(_TWO), start=place, end=place)
+            return found
     return None
+
+
+def _is_beside(text: str, last: Extracted | None, alone: Extracted) -> bool:
+    """Say whether nothing stands between two claims of different letters."""
+    if last is None or not last.found or last.text == alone.text:
+        return False
+    between = text[last.end : alone.start]
+    return len(between) <= _MAX_BESIDE and not _SPOKEN.search(between)
+
+
+def _neighbours(text: str, line: re.Match[str], letter: str) -> bool:
+    """Say whether the line next to a lone letter is a lone letter too, and another one."""
+    before = text[max(0, line.start() - _MAX_BESIDE) : line.start()].rstrip()
+    place = max(before.rfind("\n"), before.rfind("\r")) + 1
+    after = text[line.end() : line.end() + _MAX_BESIDE].lstrip().splitlines()
+    others = [_ALONE.match(before, place), _ALONE.match(after[0]) if after else None]
+    return any(one and one.group("letter").upper() != letter for one in others)
 
 
 def _headed(text: str) -> Extracted | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from farm.scoring.equation import answering, has_relation, in_sum
 from farm.scoring.extract import Extracted, answer_start, nothing
 from farm.scoring.numeral import Numeral, Spot, spots, valued
 from farm.scoring.plain import plain
@@ -23,8 +24,8 @@ _CUE = re.compile(
 )
 _BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
 _HASHES = re.compile(r"####")
-# a sentence ends at a stop that is followed by white space, or with its line
-_SENTENCE_END = re.compile(r"[.!?;](?=\s)|[\r\n]|\u3002|\Z")
+# a sentence ends at a stop that is followed by white space, or with its line; not at "5! = 120"
+_SENTENCE_END = re.compile(r"[.!?;](?=\s)(?!\s{1,2}[=\u2248])|[\r\n]|\u3002|\Z")
 _IN_BOX = "in the last box"
 _DENIED = re.compile(
     r"(?<![A-Za-z])(?:not|never)(?![A-Za-z])|n['\u2019]t(?![A-Za-z])", re.IGNORECASE
@@ -36,6 +37,7 @@ _UNIT = re.compile(
     r"[A-Za-z\u00b5/\u00b7. ]{1,16}+\}?\s?\^\s?\{?\s?"
 )
 _MAX_UNIT = 40
+_MAX_SENTENCE = 1000
 _MAX_BOX = 2000  # characters looked through for the brace that closes a box
 
 
@@ -57,13 +59,19 @@ def read_number(reply: str) -> Reading:
     bare = plain(reply[begin:])
     text = bare.text
     start, end, rule, last = _located(text, 0)
-    found = list(spots(text, start, end))
-    while len(found) > 1 and found[-1].raised and _is_unit(text, found[-2], found[-1]):
-        found.pop()  # the 2 of "72 cm^2" belongs to the unit
+    found: Sequence[Spot] = _without_units(text, list(spots(text, start, end)))
     if not found:
         return Reading(nothing(f"no number {rule}"), None)
+    if last and _is_part(text, found):
+        start = _sentence_start(text, found[-1].start)
+        found = [one for one in found if one.start >= start]
+        last = False
+    if not last:
+        found, fault = answering(text, start, end, found)
+        if fault:
+            return Reading(nothing(f"{fault} {rule}"), None)
     chosen = found[-1] if last else found[0]
-    if rule == _IN_BOX and len(found) > 1 and "=" not in text[start : chosen.start]:
+    if rule == _IN_BOX and len(found) > 1 and not has_relation(text, start, end):
         return Reading(nothing(f"several numbers {rule}"), None)
     if rule == _IN_BOX and text.startswith("!", chosen.end):
         return Reading(nothing(f"a factorial {rule}"), None)
@@ -80,12 +88,30 @@ def read_number(reply: str) -> Reading:
     return Reading(Extracted(text=shown, start=span[0], end=span[1], rule=rule), numeral)
 
 
+def _without_units(text: str, found: list[Spot]) -> list[Spot]:
+    while len(found) > 1 and found[-1].raised and _is_unit(text, found[-2], found[-1]):
+        found.pop()  # the 2 of "72 cm^2" belongs to the unit
+    return found
+
+
+def _is_part(text: str, found: Sequence[Spot]) -> bool:
+    """Say whether the last number of a text is only a part of an expression.
+
+    A dash is one of an expression if something is equated: it may stand between two phrases.
+    """
+    if len(found) < 2:
+        return False
+    sign = in_sum(text, found[-2], found[-1])
+    start = _sentence_start(text, found[-1].start)
+    return sign == "sign" or (sign == "dash" and has_relation(text, start, found[-1].start))
+
+
 def _is_unit(text: str, amount: Spot, raised: Spot) -> bool:
     between = text[amount.end : raised.start]
     return len(between) < _MAX_UNIT and _UNIT.fullmatch(between) is not None
 
 
-def _is_shared(text: str, found: list[Spot], *, last: bool) -> bool:
+def _is_shared(text: str, found: Sequence[Spot], *, last: bool) -> bool:
     """Say whether the chosen number is only one of two that are given side by side."""
     if len(found) < 2:
         return False
@@ -98,7 +124,7 @@ def _is_shared(text: str, found: list[Spot], *, last: bool) -> bool:
 def _located(text: str, begin: int) -> tuple[int, int, str, bool]:
     """Return where the answer stands, by which rule, and whether its last number counts."""
     for box in reversed(list(_BOX.finditer(text, begin))):
-        return box.end(), _closing_brace(text, box.end()), _IN_BOX, True
+        return box.end(), _closing_brace(text, box.end()), _IN_BOX, False
     for hashes in reversed(list(_HASHES.finditer(text, begin))):
         return hashes.end(), _sentence_end(text, hashes.end(), len(text)), "behind ####", False
     until = len(text)
@@ -112,14 +138,23 @@ def _located(text: str, begin: int) -> tuple[int, int, str, bool]:
         until = cue.start()
         if next(spots(text, start, end), None) is None:
             continue  # "the answer is obvious": no number is claimed here
-        equals = max(text.rfind("=", start, end), text.rfind("\u2248", start, end))
-        return max(start, equals + 1), end, f"behind {cue.group()!r}", False
+        return start, end, f"behind {cue.group()!r}", False
     return begin, len(text), "last in the text", True
 
 
 def _sentence_end(text: str, start: int, until: int) -> int:
     found = _SENTENCE_END.search(text, start, until)
     return found.start() if found else until
+
+
+def _sentence_start(text: str, until: int) -> int:
+    """Return where the sentence of a place begins, looking back as far as a sentence is long."""
+    begin = max(0, until - _MAX_SENTENCE)
+    start = begin
+    for border in _SENTENCE_END.finditer(text, begin, until):
+        if border.start() < until:
+            start = border.end()
+    return start
 
 
 def _closing_brace(text: str, start: int) -> int:

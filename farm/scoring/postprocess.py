@@ -18,9 +18,12 @@ from farm.scoring.extract import Extracted, nothing
 def post_process(rule: str, text: str) -> Extracted:
     """Apply one rule to a reply and return what it took, and from where.
 
-    Raises SpecError for a name that is not a rule, listing those that are.
+    Raises SpecError for a name that is not a rule, listing those that are, and for a reply that
+    is no text.
     """
-    function = _RULES.get(rule)
+    if not isinstance(text, str):
+        raise SpecError(f"the reply is {text!r}; give a text")
+    function = _RULES.get(rule) if isinstance(rule, str) else None
     if function is None:
         raise SpecError(
             f"post-process {rule!r} is not known; the rules are {', '.join(POST_PROCESSES)}"

@@ -11,7 +11,7 @@ import msgspec
 
 from farm.core.case import ScoredInput, targets_of
 from farm.core.isolation import Isolation
-from farm.core.result import EMPTY, UNPARSED, UNSCORABLE
+from farm.core.result import EMPTY, ERROR, UNPARSED, UNSCORABLE
 from farm.scoring.programs import Judged, ProgramRunner, judge_program
 from farm.scoring.registry import Scorer
 
@@ -20,6 +20,7 @@ UNRUN = {
     UNSCORABLE: "no target is an assertion, so nothing was run",
     EMPTY: "the response is empty, so nothing was run",
     UNPARSED: "the response holds no program",
+    ERROR: "the program could not be judged: a sandbox process was lost, or time ran short",
 }
 
 

@@ -10,13 +10,12 @@ farm.scoring.score.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from farm.core.vocabulary import METRICS
+from farm.core.vocabulary import METRICS, tolerance_of
 from farm.errors import SpecError
 
 DEFAULT: Final = "normalized_match"  # of recorded predictions
@@ -154,7 +153,7 @@ def _contains() -> Scorer:
 def _lenient_match() -> Scorer:
     from farm.scoring.lenient import lenient_match
 
-    return Scorer(name="lenient_match", version="1", function=lenient_match)
+    return Scorer(name="lenient_match", version="2", function=lenient_match)
 
 
 def _f1() -> Scorer:
@@ -193,33 +192,27 @@ def _squad_f1() -> Scorer:
 def _number() -> Scorer:
     from farm.scoring.number import has_number, number
 
-    return Scorer(name="number", version="1", function=number, judges=has_number, reads=has_number)
+    return Scorer(name="number", version="2", function=number, judges=has_number, reads=has_number)
 
 
 def _number_within(name: str) -> Scorer:
-    from fractions import Fraction
-
     from farm.scoring.number import has_number, within
 
-    written = name.partition("@")[2]
-    # bounded, because an exact power of ten is as long as its exponent says
-    tolerance = (
-        Fraction(written) if re.fullmatch(r"\d{1,9}(\.\d{1,30})?(e-?\d{1,2})?", written) else None
-    )
-    if tolerance is None or tolerance >= 1:
+    tolerance = tolerance_of(name)
+    if tolerance is None:
         raise SpecError(
             f"metric {name!r} has no usable tolerance; give a number from 0 up to 1, "
             "such as number@0.01"
         )
     return Scorer(
-        name=name, version="1", function=within(tolerance), judges=has_number, reads=has_number
+        name=name, version="2", function=within(tolerance), judges=has_number, reads=has_number
     )
 
 
 def _letter() -> Scorer:
     from farm.scoring.letter import has_claim, is_letter, letter
 
-    return Scorer(name="letter", version="1", function=letter, judges=is_letter, reads=has_claim)
+    return Scorer(name="letter", version="2", function=letter, judges=is_letter, reads=has_claim)
 
 
 def _code_exec() -> Scorer:

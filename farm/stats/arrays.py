@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -56,7 +56,9 @@ def only_zero_and_one(array: Floats) -> bool:
     return bool(((array == 0.0) | (array == 1.0)).all())
 
 
-def _odd_one(values: Numbers) -> str:
+def _odd_one(values: object) -> str:
+    if not isinstance(values, Iterable):
+        return repr(values)
     for index, value in enumerate(values):
         if not isinstance(value, (int, float, np.number, np.bool_)):
             return f"{value!r} at index {index}"

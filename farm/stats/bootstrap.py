@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from farm.errors import BadNumbers
-from farm.stats.arrays import Floats, Ints, Numbers, floats, only_zero_and_one, same_length, shares
+from farm.stats.arrays import Floats, Ints, Numbers, only_zero_and_one, same_length, shares
 from farm.stats.intervals import Flag, Interval, check_level, undefined
 from farm.stats.means import FLAT
 
@@ -61,22 +61,6 @@ def bootstrap_pairwise_diff(
     return percentile_interval(a - b, level=level, resamples=resamples, seed=seed)
 
 
-def bootstrap_p_value(differences: Numbers, *, seed: int | np.random.Generator = 0) -> float | None:
-    """Return the two-sided bootstrap p-value of a mean difference of zero; never exactly 0.
-
-    Differences are shifted to mean zero and resampled; p is (1 + replicates as far out) / (1 + B).
-    None under two differences.
-    """
-    values = floats(differences, what="differences")
-    if values.size < 2:
-        return None
-    observed = abs(float(values.mean()))
-    replicates = bootstrap_means(values - values.mean(), resamples=RESAMPLES, seed=seed)
-    # a replicate equal to the observed mean up to rounding is as far out
-    as_far = int((np.abs(replicates) >= observed - 1e-12).sum())
-    return (1 + as_far) / (1 + RESAMPLES)
-
-
 def bootstrap_means(
     values: Floats,
     *,
@@ -111,8 +95,7 @@ def percentile_interval(
 ) -> Interval:
     """Return the percentile bootstrap interval of the mean of any finite values."""
     check_level(level)
-    if resamples < 1:
-        raise BadNumbers(f"resamples {resamples!r} must be at least 1, such as {RESAMPLES}")
+    _check_draws(resamples, seed)
     if values.size < 2:
         reason = "no scored cases" if values.size == 0 else "one score cannot be resampled"
         return undefined(reason, level=level, n=values.size)
@@ -132,6 +115,19 @@ def percentile_interval(
     return Interval(
         lo=lo, hi=hi, method="bootstrap_percentile", level=level, n=values.size, flags=flags
     )
+
+
+def _check_draws(resamples: object, seed: object) -> None:
+    for name, value, least, example in (
+        ("resamples", resamples, 1, RESAMPLES),
+        ("seed", seed, 0, 7),
+    ):
+        if name == "seed" and isinstance(value, np.random.Generator):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise BadNumbers(
+                f"{name} {value!r} must be a whole number of at least {least}, such as {example}"
+            )
 
 
 def _distinct(values: Floats) -> tuple[Floats, Ints] | None:

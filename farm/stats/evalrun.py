@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
+from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
@@ -22,6 +24,13 @@ from farm.stats.means import cluster_codes
 # Never a wrong answer, never in a mean. A timeout is: one that has a score was a program's, and a
 # request that ran out of time has none.
 NOT_SCORED = frozenset(name for name in OUTCOMES if not counts(name))
+_NAMES: Final = (
+    ("model_id", str, "a text"),
+    ("task_id", str, "a text"),
+    ("category", str, "a text"),
+    ("sample", int, "a whole number"),
+)
+_SHOWN = 80  # characters of a foreign value in a message
 
 
 class EvalRun(Struct, frozen=True, kw_only=True):
@@ -67,6 +76,10 @@ class EvalRun(Struct, frozen=True, kw_only=True):
         return f"model {self.model_id!r}, task {self.task_id!r}, sample {self.sample!r}"
 
 
+# A trial, or its fields by name, as `farm eval --stream` writes them; further ones are passed over.
+TrialRow = EvalRun | Mapping[str, object]
+
+
 class ScoreTable(Struct, frozen=True, kw_only=True):
     """Scores of models (rows) on tasks (columns); NaN where a model has none.
 
@@ -101,6 +114,9 @@ class ScoreTable(Struct, frozen=True, kw_only=True):
                 f"scores: shape {array.shape} does not give one row for each of "
                 f"{len(model_ids)} models"
             )
+        for name in model_ids:
+            if not isinstance(name, str):
+                raise BadNumbers(f"model_ids: {_shown(name)} must be a text")
         if len(set(model_ids)) != len(model_ids):
             raise BadNumbers(f"model_ids: {_repeated(model_ids)!r} is there twice")
         bad = np.argwhere((array < 0.0) | (array > 1.0))
@@ -130,10 +146,11 @@ class ScoreTable(Struct, frozen=True, kw_only=True):
         return self.scores[row][there], there
 
 
-def tabulate(runs: Iterable[EvalRun], *, clusters: Mapping[str, str] | None = None) -> ScoreTable:
+def tabulate(runs: Iterable[TrialRow], *, clusters: Mapping[str, str] | None = None) -> ScoreTable:
     """Return the table of the trials: samples of one task averaged, models and tasks sorted.
 
-    The order of the trials does not matter. A score that is no number in [0, 1], a second row of
+    The order of the trials does not matter; one may be a mapping of the fields of `EvalRun`, with
+    further keys. What is no trial, a score that is no number in [0, 1], a second row of
     one (model, task, sample) and a task with two categories are refused by name. `clusters` maps
     every task id to its cluster.
     """
@@ -141,7 +158,7 @@ def tabulate(runs: Iterable[EvalRun], *, clusters: Mapping[str, str] | None = No
     categories: dict[str, str] = {}
     models: set[str] = set()
     seen: set[tuple[str, str, int]] = set()
-    for run in runs:
+    for run in map(_read, runs):
         _check_run(run, seen=seen, categories=categories)
         models.add(run.model_id)
         if run.scored and run.score is not None:
@@ -165,20 +182,48 @@ def tabulate(runs: Iterable[EvalRun], *, clusters: Mapping[str, str] | None = No
 
 
 def as_table(
-    runs: Iterable[EvalRun] | ScoreTable, *, clusters: Mapping[str, str] | None = None
+    runs: Iterable[TrialRow] | ScoreTable, *, clusters: Mapping[str, str] | None = None
 ) -> ScoreTable:
     """Return a table as it is, and trials as a table."""
     return runs if isinstance(runs, ScoreTable) else tabulate(runs, clusters=clusters)
 
 
+def _read(trial: TrialRow) -> EvalRun:
+    if isinstance(trial, EvalRun):
+        return trial
+    try:
+        return msgspec.convert(trial, EvalRun)
+    except msgspec.ValidationError as error:
+        if not isinstance(trial, Mapping):
+            raise BadNumbers(
+                f"{_shown(trial)} is no trial: give an EvalRun or a mapping"
+            ) from error
+        place = ", ".join(
+            f"{name} {_shown(trial[name])}"
+            for name in ("model_id", "task_id", "sample")
+            if name in trial
+        )
+        raise BadNumbers(f"{place or 'a row'}: {error}") from error
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 def _check_run(
     run: EvalRun, *, seen: set[tuple[str, str, int]], categories: dict[str, str]
 ) -> None:
+    # a Struct does not check types: callers may have put in anything
+    for name, kind, what in _NAMES:
+        value = getattr(run, name)
+        if not isinstance(value, kind):
+            raise BadNumbers(f"{run.place}: {name} {_shown(value)} must be {what}")
     key = (run.model_id, run.task_id, run.sample)
     if key in seen:
         raise BadNumbers(f"{run.place}: there twice; a trial has one vote, drop one of the rows")
     seen.add(key)
-    score: object = run.score  # a Struct does not check types: callers may have put in anything
+    score: object = run.score
     if score is not None and not (isinstance(score, Real) and 0.0 <= float(score) <= 1.0):
         raise BadNumbers(f"{run.place}: score {score!r} must be a number in [0, 1]")
     known = categories.setdefault(run.task_id, run.category)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from farm.stats.arrays import Floats
 from farm.stats.bootstrap import RESAMPLES, percentile_interval
-from farm.stats.evalrun import EvalRun, ScoreTable, as_table
+from farm.stats.evalrun import ScoreTable, TrialRow, as_table
 from farm.stats.intervals import Flag
 from farm.stats.means import mean_interval
 
@@ -53,7 +53,7 @@ class LeaderboardRow(Struct, frozen=True, kw_only=True):
 
 
 def aggregate(
-    runs: Iterable[EvalRun] | ScoreTable,
+    runs: Iterable[TrialRow] | ScoreTable,
     *,
     level: float = 0.95,
     resamples: int = RESAMPLES,

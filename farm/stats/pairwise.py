@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from farm.stats.arrays import Floats, Ints, only_zero_and_one
 from farm.stats.bootstrap import percentile_interval
-from farm.stats.evalrun import EvalRun, ScoreTable, as_table
+from farm.stats.evalrun import ScoreTable, TrialRow, as_table
 from farm.stats.flips import detectable_by_mcnemar
 from farm.stats.intervals import Flag, Interval, undefined
 from farm.stats.means import clustered_error, standard_error
@@ -80,7 +80,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def pairwise_diffs(
-    runs: Iterable[EvalRun] | ScoreTable,
+    runs: Iterable[TrialRow] | ScoreTable,
     *,
     level: float = 0.95,
     seed: int = 0,

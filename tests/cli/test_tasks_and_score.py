@@ -44,6 +44,12 @@ def test_an_unscorable_pair_still_shows_the_score_its_definition_gives() -> None
     ran = CliRunner().invoke(score, ["--metric", "f1", "--prediction", "", "--target", ""])
     told = json.loads(ran.stdout)
     assert (told["score"], told["correct"], told["outcome"]) == (1.0, False, "unscorable")
+    pair = ["--metric", "f1", "--prediction", "!!!", "--target", "!!!", "--explain"]
+    rule = json.loads(CliRunner().invoke(score, pair).stdout)["rule"]
+    assert rule == (
+        "no target is one that f1 can judge; "
+        "the score is what its definition gives, and counts nowhere"
+    )
 
 
 def test_one_pair_is_scored() -> None:
@@ -52,7 +58,7 @@ def test_one_pair_is_scored() -> None:
     )
     assert json.loads(ran.stdout) == {
         "metric": "number",
-        "version": "1",
+        "version": "2",
         "post_process": "none",
         "score": 1.0,
         "correct": True,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import sysconfig
+import zlib
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -144,6 +148,49 @@ def test_recorded_answers_are_replayed_with_their_figures(tmp_path: Path) -> Non
     ended = {line["task_id"]: line["outcome"] for line in done.lines}
     assert ended == {"t0": "correct", "t1": "wrong", "t2": "correct", "t3": "error"}
     assert evaluation.report()["perplexity"]["old"]["total_tokens"] == 4
+
+
+def test_what_was_not_judged_by_its_text_is_told_with_its_cause(tmp_path: Path) -> None:
+    """The failure's kind and detail, or the finish reason: on the page, in JUnit, in the stream."""
+    recorded = tmp_path / "answers.jsonl"
+    lines = [
+        {"task": "t0", "text": "I cannot", "finish_reason": "content_filter"},
+        {"task": "t1", "text": "wro", "finish_reason": "length"},
+        {"task": "t2", "text": "wrong", "finish_reason": "stop"},
+    ]
+    recorded.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    evaluation = Evaluation(
+        store=str(tmp_path / "s"),
+        tasks=write_tasks(tmp_path, 4),
+        models=tables(tmp_path, old={"adapter": "recorded", "file": str(recorded)}),
+    )
+    done = evaluation.run("--stream", "-")
+    assert done.code == 0, done.err
+    told = {line["task_id"]: line["metadata"] for line in done.lines}
+    failure = told["t3"]["error"]
+    assert failure.startswith("unrecorded: ")
+    assert [told[task].get("finish_reason") for task in ("t0", "t1", "t2")] == [
+        "content_filter", "length", None,
+    ]  # fmt: skip
+    page = (tmp_path / "s" / "report.html").read_text("utf-8")
+    packed = re.findall(r'id="cases-\d+">([^<]*)<', page)
+    rows = [row for block in packed for row in json.loads(zlib.decompress(b64decode(block)))]
+    assert sorted(row[4] for row in rows) == sorted([
+        "exact_match@1: refused: finish reason 'content_filter'",
+        "exact_match@1: truncated: finish reason 'length'",
+        "exact_match@1: no target gives a score (wrong)",
+        f"no answer came: {failure}",
+    ])  # fmt: skip
+    junit = farm("report", "--store", str(tmp_path / "s"), "--format", "junit")
+    suite = ElementTree.fromstring(junit.out)[0]
+    (error,) = suite.findall("testcase/error")
+    assert (error.get("message"), error.text) == (
+        f"error: {failure}; exact_match no score",
+        failure,
+    )
+    assert [one.text for one in suite.findall("testcase/failure")] == [
+        "finish reason 'content_filter'", "finish reason 'length'", None,
+    ]  # fmt: skip
 
 
 def test_the_stream_of_a_run_can_be_replayed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -245,3 +246,6 @@ def test_the_verdict_is_shown_in_markdown_json_and_junit():
     assert root[0].get("failures") == "1"
     passed = ElementTree.fromstring(render_junit([gate_suite(decide_gate(BEFORE, baseline=AFTER))]))
     assert passed[0].get("failures") == "0"
+    detail = root.findtext("testsuite/testcase/failure") or ""
+    assert result.signature in detail
+    assert not re.search(r"\\[|\[]|&#", detail)

@@ -190,6 +190,19 @@ def test_a_pair_without_spread_is_marked_in_the_matrix():
     assert "the interval has no width, which is not certainty" in text
 
 
+def test_a_page_says_how_many_reliability_diagrams_it_leaves_out():
+    """Fourteen models, all with confidences, and twelve drawings; of twelve nothing is said."""
+
+    def section(models: int) -> str:
+        many = [replace(run, model_id=f"m{number:02}") for number in range(models)
+                for run in runs()[:12]]  # fmt: skip
+        html = "".join(render_html(page_of(build_envelope(many), title="many")))
+        return html[html.index('id="calibration"') :]
+
+    assert "The first 12 of 14 models are shown." in section(14)
+    assert "of 12 models are shown." not in section(12)
+
+
 def test_a_failure_stands_among_the_warnings(envelope):
     shown = page_of(failed(envelope, code="ranking", detail="wrong way round"), title="t")
     assert shown.warnings[0] == "ranking: wrong way round"

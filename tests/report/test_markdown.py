@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from farm.report.envelope import build_envelope, failed
 from farm.report.markdown import render_markdown, render_step_summary
-from farm.report.text import chance, markdown, share, signed, span, visible
+from farm.report.text import chance, markdown, share, signed, span, unmarked, visible
 from farm.stats.evalrun import EvalRun
 from tests.report.trials import runs
 
@@ -100,6 +100,10 @@ def test_the_step_summary_has_a_headline_and_stays_small(envelope):
     [
         ("rule_based", "rule_based"),
         ("_x_", "\\_x\\_"),
+        ("1. foo", "1\\. foo"),
+        ("12) foo", "12\\) foo"),
+        ("1.5 B", "1.5 B"),
+        ("    code", "&#32;&#32;&#32;&#32;code"),
         ("a|b", "a\\|b"),
         ("@user #12 http://x www.y", "&#64;user &#35;12 http&#58;//x www&#46;y"),
         ("a\r\nb\nc", "a b c"),
@@ -121,6 +125,11 @@ def test_no_text_keeps_a_character_that_breaks_lines_or_hides(text):
         "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", visible(text)
     )
     assert len(visible(text).splitlines()) <= 1
+
+
+@given(st.text())
+def test_what_markdown_escapes_reads_as_it_was(text):
+    assert unmarked(markdown(text)) == visible(text)
 
 
 def test_figures_are_never_rounded_onto_a_bound_they_have_not_reached():

@@ -119,6 +119,38 @@ def test_the_cases_can_be_read_by_keyboard_alone(opened):
     wait(opened, "return document.querySelector('.detail') === null")
 
 
+def test_escape_in_the_search_box_empties_it_and_shows_all_again(opened):
+    """Also with a case open, and whoever is typing stays where they are."""
+    box = opened.find_element(By.ID, "search")
+    box.send_keys("alpha")
+    wait(opened, "return document.getElementById('case-status').textContent === '12 of 36 cases'")
+    buttons(opened)[0].click()
+    wait(opened, "return document.querySelector('.detail') !== null")
+    box.send_keys(Keys.ESCAPE)
+    wait(opened, "return document.getElementById('case-status').textContent === '36 of 36 cases'")
+    assert box.get_attribute("value") == ""
+    assert opened.switch_to.active_element == box
+    buttons(opened)[0].click()
+    wait(opened, "return document.querySelector('.detail') !== null")
+    box.send_keys(Keys.ESCAPE)  # nothing to empty: the case closes
+    wait(opened, "return document.querySelector('.detail') === null")
+    assert opened.switch_to.active_element == box
+
+
+def test_of_two_cases_opened_at_once_the_later_is_open(opened):
+    """The block of both is unpacked before, so all is done when the next script runs."""
+    buttons(opened)[2].click()
+    wait(opened, "return document.querySelector('.detail') !== null")
+    buttons(opened)[2].click()
+    wait(opened, "return document.querySelector('.detail') === null")
+    opened.execute_script(
+        "const all = document.querySelectorAll('.open-case'); all[0].click(); all[1].click();"
+    )
+    told = "return [...document.querySelectorAll('.open-case')].map(one => one.ariaExpanded)"
+    assert opened.execute_script(told)[:3] == ["false", "true", "false"]
+    assert len(opened.find_elements(By.CSS_SELECTOR, ".detail")) == 1
+
+
 def test_hostile_text_never_runs_and_stays_where_it_is(browser, tmp_path):
     """In every foreign place: names, categories, ids, prompts, answers, rules, title, identity."""
     bad = [

@@ -158,7 +158,7 @@ def test_a_page_shows_why_a_case_was_judged_so() -> None:
     )
     rows = {row.id: row for row in case_rows([run])}
     assert rows["a"].extracted == "1,000"
-    assert rows["a"].rule == "number@1: target 1 is the same number"
+    assert rows["a"].rule == "number@2: target 1 is the same number"
     assert "response, exact value: '1000'" in rows["a"].steps
     assert (rows["b"].outcome, rows["b"].extracted, rows["b"].score) == ("unparsed", None, 0.0)
     (long,) = case_rows([recording([case("a", "x" * 5000)])])

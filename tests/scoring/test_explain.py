@@ -53,7 +53,7 @@ def test_what_post_processing_took_is_shown() -> None:
 @pytest.mark.parametrize(
     ("metric", "prediction", "target", "rule"),
     [
-        ("f1", "the cat sat", "the dog", "1 words shared, 3 predicted, 2 wanted"),
+        ("f1", "the cat sat", "the dog", "1 word shared, 3 predicted, 2 wanted"),
         ("rouge_l", "a c b", "a b c d", "2 words in the same order, 3 predicted, 4 wanted"),
         ("bleu_4", "a b c", "a b d", "n-grams shared 2/3, 1/2, 0/1, 0/0, 3 predicted, 3 wanted"),
     ],
@@ -66,7 +66,25 @@ def test_counts_behind_a_graded_score_are_shown(
 
 def test_a_zero_names_its_outcome() -> None:
     assert explain("exact_match", "a", ["b"]).rule == "no target gives a score (wrong)"
-    assert explain("f1", "a", ["!"]).rule == "no target gives a score (unscorable)"
+
+
+@pytest.mark.parametrize(
+    ("told", "rule"),
+    [
+        (explain("f1", "a", ["!"]), "no target is one that f1 can judge"),
+        (explain("f1", "a", []), "there is no target"),
+        (explain("f1", "", ["a"]), "the response is empty"),
+        (explain("letter", "Answer: A or B", ["A"]), "nothing was read: two letters in one claim"),
+        (explain("f1", "a b", ["c"], finish="refused", cause="x"), "refused: x"),
+        (explain("f1", "b", ["c"], finish="truncated", cause="x"), "truncated: x"),
+        (
+            explain("f1", "a b", ["a c d"], finish="truncated", cause="x"),
+            "target 1: 1 word shared, 2 predicted, 3 wanted; truncated: x",
+        ),
+    ],
+)
+def test_what_gives_no_score_is_told_by_its_cause(told: Explanation, rule: str) -> None:
+    assert told.rule == rule
 
 
 def test_a_metric_that_needs_the_sandbox_is_refused() -> None:

@@ -76,6 +76,14 @@ CLAIMS = [
     ("It is C.", "C"),
     ("Option C", "C"),
     ("The answer to the question is A.", "A"),
+    # a correction, and the same again
+    ("A\n\nWait, actually:\n\nB", "B"),
+    ("Answer: B\n\n**B**", "B"),
+    ("B\nB", "B"),
+    ("Options:\nA\nB\nC\nAnswer:\nC", "C"),
+    ("I think B is correct.", "B"),
+    ("1. B is correct", "B"),
+    ("Answer: B \u2705", "B"),
 ]
 NO_CLAIMS = [
     "",
@@ -141,6 +149,26 @@ NO_CLAIMS = [
     "Answer: f(x)=2",
     "Answer: x > 3",
     "Answer: C(n,k)",
+    "Vitamin C is the answer",
+    "vitamin C is the answer.",
+    "Malcolm X is the answer",
+    "5 C is the answer",
+    "25 \u00b0C is the answer",
+    "The answer is C\u00b0",
+    "The answer is C \u00b0",
+    "C\u00b0",
+    "The answer is C\u266f",
+    "The answer is K\u00b7m",
+    "The answer is C major",
+    "The answer is B vitamins",
+    # two lines, and nothing between them
+    "A\nB",
+    "A\n\nB",
+    "(A)\n(B)",
+    "A\nB\nC",
+    "A\nB\nOne of these.",
+    "Answer: A\nB",
+    "Answer: A\n\n**B**",
 ]
 
 

@@ -14,7 +14,7 @@ from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
 from sacrebleu.metrics.bleu import BLEU
 
 from farm.scoring.corpus import corpus_bleu
-from farm.scoring.overlap import bleu_4, f1
+from farm.scoring.overlap import bleu_4, f1, ngrams
 from farm.scoring.passk import pass_at_k, pass_hat_k
 from farm.scoring.squad import squad_em, squad_f1
 from farm.scoring.subsequence import lcs, rouge_l
@@ -92,6 +92,24 @@ def test_tokens_f1_bleu_and_lcs_agree_with_versions_written_from_the_definition(
         if left or right:
             expected = 2 * slow_overlap(left, right) / (len(left) + len(right))
             assert f1(mine, [other]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("words", "length"), [("ab", 1000), ("abcdefghij", 1003), ("ab", 999)])
+def test_bleu_of_long_texts_is_counted_another_way_and_is_the_same(words: str, length: int) -> None:
+    """From a thousand words on n-grams are numbers; plain counting is the second opinion."""
+    rng = random.Random(5)
+    mine = [rng.choice(words) for _ in range(length)]
+    for other in ([rng.choice(words) for _ in range(1200)], ["z"] * 1000, mine):
+        expected = [
+            sum((Counter(ngrams(mine, order)) & Counter(ngrams(other, order))).values())
+            for order in (1, 2, 3, 4)
+        ]
+        precision = math.prod(
+            Fraction(matches + 1, length - order + 1) for order, matches in enumerate(expected)
+        )
+        brevity = math.exp(min(0.0, 1 - len(other) / length))
+        found = bleu_4(" ".join(mine), [" ".join(other)])
+        assert found == pytest.approx(float(precision) ** 0.25 * brevity, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -41,5 +41,8 @@ def test_the_rules_are_those_a_task_may_name() -> None:
 
 
 def test_an_unknown_rule_is_refused_with_the_known_ones() -> None:
+    for rule, text in (("none", None), ("lower", b"A"), ("none", 3), (["none"], "a"), (None, "a")):
+        with pytest.raises(SpecError):
+            post_process(rule, text)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=r"'strip' is not known; the rules are none, strip_white"):
         post_process("strip", "x")

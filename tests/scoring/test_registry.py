@@ -11,6 +11,7 @@ import pytest
 from farm.core.vocabulary import METRICS
 from farm.errors import SpecError
 from farm.scoring import registry
+from farm.scoring.explain import explain
 from farm.scoring.registry import scorer, scorer_names
 
 PLUGIN = """
@@ -21,12 +22,16 @@ length = Scorer(
     function=lambda prediction, targets: min(1.0, len(prediction) / 10),
 )
 f1 = Scorer(name="f1", version="99", function=lambda prediction, targets: 1.0)
+raises = Scorer(name="raises", version="1", function=lambda prediction, targets: 1 / 0)
+leaves_bounds = Scorer(name="leaves_bounds", version="1", function=lambda *_: 2.0)
 misnamed = length
 not_a_scorer = 7
 """
 POINTS = """[farm.scorers]
 length = farm_plugin:length
 f1 = farm_plugin:f1
+raises = farm_plugin:raises
+leaves_bounds = farm_plugin:leaves_bounds
 other = farm_plugin:misnamed
 seven = farm_plugin:not_a_scorer
 gone = farm_plugin:gone
@@ -78,6 +83,18 @@ def test_a_plugin_is_found_by_its_name() -> None:
     assert (found.name, found.version, found.function("abcde", [])) == ("length", "3", 0.5)
     assert "length" in scorer_names()
     assert scorer_names()[: len(METRICS)] == METRICS
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_plugin_is_not_explained_in_words_of_other_metrics() -> None:
+    """What it compares, and how, only the plugin knows."""
+    assert explain("length", "abcde", ["x"]).rule == "target 1 gives the score"
+    for failing in ("raises", "leaves_bounds"):
+        told = explain(failing, "abcde", ["x"])
+        assert (told.outcome, told.rule) == (
+            "unscorable",
+            f"{failing} failed, or its score left [0, 1]",
+        )
 
 
 @pytest.mark.usefixtures("plugin")

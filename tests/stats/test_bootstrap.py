@@ -13,7 +13,6 @@ from farm.errors import BadNumbers
 from farm.stats.bootstrap import (
     bootstrap_mean_ci,
     bootstrap_means,
-    bootstrap_p_value,
     bootstrap_pairwise_diff,
 )
 from tests.vectors.load import known
@@ -149,8 +148,24 @@ def test_pairs_must_pair_up():
         bootstrap_pairwise_diff([0.5], [0.5, 0.5])
 
 
-def test_a_bootstrap_p_value_is_never_zero():
-    """(1 + r) / (1 + B): with r = 0 and B = 10,000 it is 1 / 10,001."""
-    assert bootstrap_p_value([0.5, 0.6, 0.55] * 20) == pytest.approx(1 / 10_001)
-    assert bootstrap_p_value([0.0, 0.0, 0.0]) == 1.0
-    assert bootstrap_p_value([0.5]) is None
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"resamples": 1.5}, "resamples 1.5"),
+        ({"resamples": True}, "resamples True"),
+        ({"resamples": None}, "resamples None"),
+        ({"seed": -1}, "seed -1"),
+        ({"seed": None}, "seed None"),
+        ({"seed": 0.5}, "seed 0.5"),
+    ],
+)
+def test_draws_that_are_none_are_refused_by_name(given, told):
+    """Without a seed the same scores would give other figures each time."""
+    with pytest.raises(BadNumbers, match=told):
+        bootstrap_mean_ci([0.1, 0.9], **given)
+
+
+@pytest.mark.parametrize("scores", [None, 5, "0.5", object()])
+def test_scores_that_are_no_list_are_refused_by_name(scores):
+    with pytest.raises(BadNumbers, match="scores: must be"):
+        bootstrap_mean_ci(scores)

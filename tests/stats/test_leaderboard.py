@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import re
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,6 +27,9 @@ REFUSED = [
     for row in rows("statistics", "leaderboard")
     if row.get("expected") == "error" and "scores" in row
 ]
+
+
+ROW = {"model_id": "b", "task_id": "t", "score": 1.0}
 
 
 def runs_of(scores) -> list[EvalRun]:
@@ -223,6 +228,44 @@ def test_a_hundred_models_do_not_overflow_the_byte_counter():
     """Pairwise counts of up to 2 x 100 do not fit a signed byte."""
     scores = np.linspace(0.0, 1.0, 100)[:, None]
     assert win_rates(scores)[1] == pytest.approx([i / 99 for i in range(100)])
+
+
+def test_rows_of_a_stream_give_the_leaderboard_of_their_trials():
+    """`farm eval --stream` adds the response and more to the fields of a trial."""
+    trials = runs_of({"a": {"x": 1.0, "y": 0.5}, "b": {"x": 0.25, "y": None}})
+    streamed = [
+        {**msgspec.to_builtins(one), "response": "no", "usage": {}, "finish_reason": "stop"}
+        for one in trials
+    ]
+    assert aggregate(streamed) == aggregate(trials)
+    assert aggregate(msgspec.json.decode(msgspec.json.encode(streamed))) == aggregate(trials)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"model_id": "m", "task_id": "t"}, "model_id 'm', task_id 't'.*`score`"),
+        ({"model_id": "m", "task_id": "t", "score": "1"}, "model_id 'm', task_id 't'.*score"),
+        ({"model_id": "m", "task_id": "t", "score": 2.0}, "model 'm', task 't'.*score 2.0"),
+        ({}, "a row.*model_id"),
+        (3, "3 is no trial"),
+        (None, "None is no trial"),
+    ],
+)
+def test_what_is_no_trial_is_refused_by_name(row, told):
+    with pytest.raises(BadNumbers, match=told):
+        aggregate([row])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"model_id": 3}, {"task_id": None}, {"category": 1}, {"sample": "0"}, {"sample": []}]
+)
+def test_names_of_another_type_are_refused_by_name(wrong):
+    """Among texts they could not even be sorted."""
+    rows_ = [EvalRun(model_id="a", task_id="t", score=1.0), EvalRun(**ROW | wrong)]
+    ((name, value),) = wrong.items()
+    with pytest.raises(BadNumbers, match=re.escape(f"{name} {value!r} must be")):
+        aggregate(rows_)
 
 
 def test_no_models_give_no_rows():

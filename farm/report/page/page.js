@@ -64,6 +64,7 @@
   let open = -1;         // position of the open case
   let order = { by: "", dir: "up" };
   let turn = 0;          // rises with every search, so that an overtaken one stops
+  let picture = 0;       // rises with every drawing, for the same reason
 
   const chosen = () => new Set(
     [...document.querySelectorAll("#outcome-filter input:checked")].map((box) => box.value));
@@ -201,16 +202,19 @@
     return element("tr", { class: "detail" }, element("td", { colspan: "4" }, list));
   }
 
+  // Says whether it was drawn: what was asked for later is drawn instead.
   async function draw() {
     const mine = turn;
+    const latest = ++picture;
+    const opened = open; // another case may be opened before this one's text is there
     const last = Math.max(0, Math.ceil(shown.length / ROWS) - 1);
     screen = Math.min(Math.max(screen, 0), last);
     const rows = [];
     for (const at of shown.slice(screen * ROWS, (screen + 1) * ROWS)) {
       rows.push(caseRow(at));
-      if (at === open) rows.push(await detailRow(at));
+      if (at === opened) rows.push(await detailRow(at));
+      if (mine !== turn || latest !== picture) return false;
     }
-    if (mine !== turn) return;
     if (!rows.length) {
       rows.push(element("tr", {}, element("td", { colspan: "4" }, "No case fits these filters.")));
     }
@@ -221,11 +225,12 @@
     byId("previous").disabled = screen === 0;
     byId("next").disabled = screen === last;
     body.dataset.ready = "yes";
+    return true;
   }
 
   async function toggle(at) {
     open = open === at ? -1 : at;
-    await draw();
+    if (!await draw()) return;
     const row = body.querySelector(`tr[data-at="${at}"] button`);
     if (row) row.focus();
   }
@@ -267,8 +272,15 @@
     if (event.key === "/" && !typing) {
       event.preventDefault();
       byId("search").focus();
+    } else if (event.key === "Escape" && document.activeElement === byId("search")
+        && byId("search").value !== "") {
+      event.preventDefault(); // not every browser empties the box, or tells of it
+      byId("search").value = "";
+      clearTimeout(waiting);
+      filter();
     } else if (event.key === "Escape" && open >= 0) {
-      toggle(open);
+      // who is at a filter stays there
+      if (typing) move(0); else toggle(open);
     } else if ((event.key === "ArrowDown" || event.key === "ArrowUp")
         && document.activeElement.classList.contains("open-case")) {
       event.preventDefault();
