@@ -58,8 +58,8 @@ def digest_of(value: object) -> str:
 def task_view(lines: Sequence[bytes]) -> bytes:
     """Return the records reduced to id, prompt, expected and targets, joined by commas.
 
-    `lines` are canonical records without their newlines. The response and what follows it are
-    cut away; targets, always last, are put back.
+    `lines` are canonical records without their newlines, each of two bytes at least. The
+    response and what follows it are cut away; targets, always last, are put back.
     """
     plain = [line.partition(_RESPONSE)[0] for line in lines]
     # only a record with targets ends in a bracket before its brace
