@@ -131,15 +131,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     detail: bool
     shards: Sequence[ShardView]
     receipts: Sequence[ReceiptView]
+    groups: Mapping[str, str] | UnsetType = UNSET  # of cases, by id: a cluster, or a task's samples
     worker_events: Sequence[WorkerEvent] | UnsetType = UNSET
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report shows case by case, by shard; `texts` are the receipt files' exact bytes."""
+    """What a report shows case by case, by shard; `texts` are the receipt files' exact bytes.
+
+    `groups` are by case id, none where no two cases belong together.
+    """
 
     case_ids: Mapping[str, Sequence[str]]
     receipts: Mapping[str, Receipt]
     texts: Mapping[str, bytes]
+    groups: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def build(
@@ -196,6 +201,7 @@ def build(
             for shard, lease in zip(plan.shards, ledger.leases, strict=True)
         ],
         receipts=[_receipt_view(lease, detail) for lease in done],
+        groups=detail.groups if detail is not None and detail.groups else UNSET,
         worker_events=UNSET if worker_events is None else worker_events,
     )
 

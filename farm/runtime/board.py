@@ -12,7 +12,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec import UNSET
 
-from farm.core.case import targets_of
+from farm.core.case import group_of, joined, targets_of
 from farm.core.isolation import weakest
 from farm.core.plan import seed_of
 from farm.core.result import CaseResult
@@ -26,11 +26,16 @@ from farm.stats.evalrun import EvalRun
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows of all runs, each task's cluster where any case names one, and the verdicts."""
+    """The rows of all runs, each task's cluster where any case names one, and the verdicts.
+
+    `groups` are those of each model's cases, where any two belong together and no id says so, as
+    those of evaluations do; see `group_of`.
+    """
 
     runs: list[EvalRun]
     clusters: dict[str, str] | None
     verdicts: dict[str, list[CaseResult]]
+    groups: dict[str, dict[str, str]]
 
 
 def gather(recordings: Sequence[Recorded]) -> Board:
@@ -38,18 +43,24 @@ def gather(recordings: Sequence[Recorded]) -> Board:
     _check_together(recordings)
     reader = _Reader(compared=len({run.plan.tasks_sha256 for run in recordings}) > 1)
     verdicts: dict[str, list[CaseResult]] = {}
+    groups: dict[str, dict[str, str]] = {}
     for run in recordings:
         own = verdicts.setdefault(run.model, [])
+        together: dict[str, str] = {}
         for case, verdict in facts(run):
             reader.take(run, case, verdict)
             if verdict is not None:
                 own.append(verdict)
+            if not run.asked and (group := group_of(case)):
+                together[case.id] = group
+        if joined(together):
+            groups[run.model] = together
     clusters = None
     if reader.clusters:
         # a task that names no cluster is one of its own; the marks keep the two kinds apart
         tasks = dict.fromkeys(row.task_id for row in reader.rows)
         clusters = {task: reader.clusters.get(task, f"task {task}") for task in tasks}
-    return Board(runs=reader.rows, clusters=clusters, verdicts=verdicts)
+    return Board(runs=reader.rows, clusters=clusters, verdicts=verdicts, groups=groups)
 
 
 def envelope_of(recordings: Sequence[Recorded], board: Board, *, detail: bool) -> Envelope:
@@ -76,6 +87,9 @@ def envelope_of(recordings: Sequence[Recorded], board: Board, *, detail: bool) -
             for model, own in sorted(board.verdicts.items())
         }
         if detail
+        else UNSET,
+        groups={model: dict(sorted(own.items())) for model, own in sorted(board.groups.items())}
+        if detail and board.groups
         else UNSET,
     )
     open_runs = [run for run in runs if not run.ledger.complete]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from farm.core.case import group_of, joined
 from farm.core.result import counts
 from farm.report.compare import Judged, RunSide
 from farm.runtime.trials import Recorded, facts
@@ -10,14 +11,14 @@ from farm.runtime.trials import Recorded, facts
 def side_of(run: Recorded) -> RunSide:
     """Return the verdicts of a run by case id, and which cases belong together.
 
-    Cases are grouped by their cluster, else by the task they are samples of; a run without
-    either has no groups.
+    Cases are grouped by their cluster, else by the task they are samples of; a run of which no
+    two cases belong together has no groups.
     """
     cases: dict[str, Judged] = {}
     groups: dict[str, str] = {}
     for case, verdict in facts(run):
-        if case.cluster or case.task:
-            groups[case.id] = f"cluster {case.cluster}" if case.cluster else f"task {case.task}"
+        if group := group_of(case):
+            groups[case.id] = group
         if verdict is not None:
             cases[case.id] = Judged(
                 correct=verdict.correct,
@@ -30,5 +31,5 @@ def side_of(run: Recorded) -> RunSide:
         scorer=run.scorer,
         complete=run.ledger.complete,
         cases=cases,
-        groups=groups,
+        groups=joined(groups),
     )

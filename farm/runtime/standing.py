@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from farm.core.case import targets_of
+from farm.core.case import group_of, joined, targets_of
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan
@@ -21,8 +22,12 @@ from farm.scoring.registry import scorer
 from farm.store.protocol import Store
 
 
-class _Id(msgspec.Struct, frozen=True, gc=False):
+class _Place(msgspec.Struct, frozen=True, gc=False):
+    """Which case it is, and what it belongs to."""
+
     id: str
+    task: str | UnsetType = UNSET
+    cluster: str | UnsetType = UNSET
 
 
 class _Score(msgspec.Struct, frozen=True, gc=False):
@@ -34,7 +39,7 @@ class _Scores(msgspec.Struct, frozen=True):
     cases: list[_Score]
 
 
-_ids = msgspec.json.Decoder(_Id)
+_places = msgspec.json.Decoder(_Place)
 _scores = msgspec.json.Decoder(_Scores)
 
 
@@ -66,11 +71,17 @@ def report_of(
 
 def _detail(store: Store, plan: Plan, ledger: Ledger) -> Detail:
     texts = {lease.shard: store.read_receipt(lease) for lease in ledger.leases if lease.done}
+    places = {
+        shard.name: [_places.decode(line) for line in store.read_cases(shard).split(b"\n")[:-1]]
+        for shard in plan.shards
+    }
+    groups: dict[str, str] = {}
+    if not has_trials(plan):  # the ids of an evaluation say which task they are of
+        cases = (case for own in places.values() for case in own)
+        groups = {case.id: group for case in cases if (group := group_of(case))}
     return Detail(
-        case_ids={
-            shard.name: [_ids.decode(line).id for line in store.read_cases(shard).split(b"\n")[:-1]]
-            for shard in plan.shards
-        },
+        case_ids={name: [case.id for case in own] for name, own in places.items()},
+        groups=joined(groups),
         receipts={
             lease.shard: read_receipt(
                 texts[lease.shard],

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from farm.core.case import Case
 from farm.errors import SpecError
 from farm.report import render
 from farm.report.envelope import to_json
@@ -38,8 +39,57 @@ def test_a_saved_run_report_is_the_side_that_its_store_is() -> None:
     assert (side.scorer, side.complete) == ("exact_match@1", True)
 
 
-def _plain(report: object) -> object:
-    return json.loads(render.to_json(report))
+@pytest.mark.parametrize(
+    "cases",
+    [
+        [case(f"c{i}", "yes" if i % 3 else "no", cluster=f"k{i % 2}") for i in range(6)],
+        [
+            case(f"c{i}", "yes" if i % 3 else "no", task=f"t{i // 2}", sample=i % 2)
+            for i in range(6)
+        ],
+        [case("a", "yes", cluster="k"), case("b", "no", cluster="k"), case("c", "no", task="k")],
+    ],
+    ids=["clusters", "samples", "both"],
+)
+def test_what_belongs_together_is_saved_with_both_kinds_of_report(cases: list[Case]) -> None:
+    """Else a saved baseline would be compared by a test that takes each case as evidence."""
+    run = recording(cases, model="m")
+    stored = side_of(run)
+    assert stored.groups
+    board = to_json(envelope_of([run], gather([run]), detail=True))
+    assert read_saved(board, path="f") == stored
+    report = json.dumps(_plain(report_of(run.store))).encode()
+    assert read_saved(report, path="m") == stored
+
+
+def test_cases_of_which_no_two_belong_together_leave_no_trace_in_a_report() -> None:
+    """Reports of ordinary predictions keep every byte; a task of one sample is ordinary."""
+    run = recording([case(f"c{i}", "yes", task=f"t{i}") for i in range(3)], model="m")
+    assert "groups" not in json.loads(to_json(envelope_of([run], gather([run]), detail=True)))
+    assert "groups" not in _plain(report_of(run.store))
+    assert side_of(run).groups == {}
+
+
+def test_an_evaluation_pairs_with_its_saved_report_and_its_tasks_hold_samples_together() -> None:
+    """Of a report of trials, the ids lose the model, as those of the store's side have."""
+    trials = [CASE | {"id": f"m|t{i // 2}|{i % 2}"} for i in range(4)]
+    runs = json.loads(saved())["runs"]
+    runs["m"]["scorer"] = {"name": "tasks", "version": "0" * 16}
+    board = read_saved(saved(cases={"m": trials}, runs=runs), path="f")
+    assert set(board.cases) == {"t0|0", "t0|1", "t1|0", "t1|1"}
+    assert board.groups == {
+        "t0|0": "task t0",
+        "t0|1": "task t0",
+        "t1|0": "task t1",
+        "t1|1": "task t1",
+    }
+    with pytest.raises(SpecError, match="'f': case 'a' is no trial"):
+        read_saved(saved(cases={"m": [CASE]}, runs=runs), path="f")
+
+
+def _plain(report: object) -> dict[str, object]:
+    plain: dict[str, object] = json.loads(render.to_json(report))
+    return plain
 
 
 def test_a_case_that_could_not_be_scored_has_no_score_in_a_saved_report_either() -> None:
@@ -47,6 +97,11 @@ def test_a_case_that_could_not_be_scored_has_no_score_in_a_saved_report_either()
     unscored = CASE | {"correct": False, "score": 0.0, "outcome": "unscorable"}
     side = read_saved(saved(cases={"m": [unscored]}), path="f")
     assert side.cases["a"].score is None
+
+
+def status(**changes: object) -> bytes:
+    """What `farm status` saves of RUN, parts of it replaced."""
+    return json.dumps(_plain(report_of(RUN.store)) | changes).encode()
 
 
 CASE = {"id": "a", "correct": True, "score": 1.0, "outcome": "correct"}
@@ -65,6 +120,9 @@ CASE = {"id": "a", "correct": True, "score": 1.0, "outcome": "correct"}
         (saved(cases={"m": [CASE, CASE]}), "case 'a' is there twice"),
         (saved(cases={"m": [CASE | {"score": 2.0}]}), r"score 2\.0 is not in \[0, 1\]"),
         (saved(runs={}), "'f' is a report of 0 models"),
+        (saved(groups={"m": 3}), "'f' is no saved report: "),
+        (status(scorer={"name": "tasks", "version": "1"}), "'f' is a report of 0 models"),
+        (status(groups=[]), "'f' is no saved report: "),
     ],
 )
 def test_what_is_no_report_with_cases_is_refused_with_the_way_out(
