@@ -19,6 +19,7 @@ from farm.core.trial import Trial, read_trial
 from farm.errors import SpecError
 from farm.report.compare import Judged, RunSide
 from farm.report.envelope import RunIdentity
+from farm.scoring.registry import check_more_is_better
 
 T = TypeVar("T")
 
@@ -102,6 +103,8 @@ def _side(
             for case, trial in zip(listed, trials, strict=True)
         ]
         groups = {trial.question: f"task {trial.task}" for trial in trials}
+    else:
+        check_more_is_better(scorer.name)
     return RunSide(
         label=label,
         tasks_sha256=tasks_sha256,

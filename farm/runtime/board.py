@@ -22,6 +22,7 @@ from farm.report.envelope import Envelope, RunIdentity, build_envelope, failed
 from farm.runtime.standing import corpus_scores
 from farm.runtime.trials import Facts, Recorded, facts, given, trial
 from farm.scoring.corpus import CorpusScore
+from farm.scoring.registry import check_more_is_better
 from farm.stats.evalrun import EvalRun
 
 
@@ -145,6 +146,8 @@ class _Reader:
 
 def _check_together(recordings: Sequence[Recorded]) -> None:
     first = recordings[0]
+    if not first.asked:
+        check_more_is_better(first.plan.identity.scorer.name)
     for run in recordings[1:]:
         if run.scorer != first.scorer:
             raise SpecError(

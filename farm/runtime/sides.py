@@ -6,14 +6,18 @@ from farm.core.case import group_of, joined
 from farm.core.result import counts
 from farm.report.compare import Judged, RunSide
 from farm.runtime.trials import Recorded, facts
+from farm.scoring.registry import check_more_is_better
 
 
 def side_of(run: Recorded) -> RunSide:
     """Return the verdicts of a run by case id, and which cases belong together.
 
     Cases are grouped by their cluster, else by the task they are samples of; a run of which no
-    two cases belong together has no groups.
+    two cases belong together has no groups. Raises `SpecError` for a scorer of which less is
+    better.
     """
+    if not run.asked:
+        check_more_is_better(run.plan.identity.scorer.name)
     cases: dict[str, Judged] = {}
     groups: dict[str, str] = {}
     for case, verdict in facts(run):

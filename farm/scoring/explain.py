@@ -15,7 +15,7 @@ from farm.errors import SpecError
 from farm.scoring.extract import Extracted
 from farm.scoring.postprocess import post_process
 from farm.scoring.registry import Scorer, scorer
-from farm.scoring.score import case_judge
+from farm.scoring.score import case_judge, value_of
 from farm.scoring.steps import Seen, walk
 
 Account = tuple[Seen, ...]
@@ -108,8 +108,10 @@ def _read(metric: Scorer, text: str) -> Extracted | None:
 
 
 def _best(metric: Scorer, extracted: Extracted, targets: Sequence[str]) -> int | None:
-    values = [metric.function(extracted.text, (target,)) for target in targets]
-    return values.index(max(values)) if values else None
+    values = [value_of(metric, extracted.text, (target,)) for target in targets]
+    known = [value for value in values if value is not None]
+    choose = max if metric.higher_is_better else min
+    return values.index(choose(known)) if known else None
 
 
 def _decided(metric: Scorer, mine: str, other: str, best: int) -> str:

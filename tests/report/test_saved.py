@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +15,8 @@ from farm.report.saved import read_saved
 from farm.runtime.board import envelope_of, gather
 from farm.runtime.sides import side_of
 from farm.runtime.standing import report_of
+from farm.scoring import registry
+from farm.scoring.registry import Scorer
 from tests.runtime.recordings import case, recording
 
 RUN = recording([case(f"c{i}", "yes" if i else "no") for i in range(5)], model="m")
@@ -138,3 +141,26 @@ def test_a_report_of_two_models_is_refused() -> None:
     both = to_json(envelope_of([RUN, other], gather([RUN, other]), detail=True))
     with pytest.raises(SpecError, match="a report of 2 models: save one of a single --store"):
         read_saved(both, path="f")
+
+
+def test_a_scorer_of_which_less_is_better_is_ranked_and_compared_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By more is better, the worst would come first and a gate would fail the better run."""
+    metric = Scorer(name="far", version="1", function=lambda _p, _t: 0.5, higher_is_better=False)
+    monkeypatch.setitem(registry._LOADED, "far", metric)
+    run = recording([case("a", "yes")], by="far")
+    identity = json.loads(saved())["runs"]["m"] | {"scorer": {"name": "far", "version": "1"}}
+    board, report = saved(runs={"m": identity}), json.dumps(_plain(report_of(run.store))).encode()
+    refused: list[Callable[[], object]] = [
+        lambda: gather([run]),
+        lambda: side_of(run),
+        lambda: read_saved(board, path="f"),
+        lambda: read_saved(report, path="f"),
+    ]
+    for reading in refused:
+        with pytest.raises(SpecError, match="metric 'far' gives the better answer the lower score"):
+            reading()
+    monkeypatch.delitem(registry._LOADED, "far")
+    with pytest.raises(SpecError, match="metric 'far' is not known"):
+        side_of(run)
