@@ -32,6 +32,7 @@ _WIDE_REWRITES: Final = (
 _RESPONSE: Final = b',"response":"'
 _BRACKET: Final = 0x5D
 TARGETS: Final = b',"targets":['
+_TOGETHER: Final = (b',"cluster":"', b',"sample":')
 
 
 def canonical(value: object) -> bytes:
@@ -71,6 +72,11 @@ def task_view(lines: Sequence[bytes]) -> bytes:
             plain, (line.partition(TARGETS) for line in lines), strict=True
         )
     )
+
+
+def names_groups(records: bytes) -> bool:
+    """Tell whether any canonical record of a block names its cluster, or which sample it is."""
+    return any(mark in records for mark in _TOGETHER)
 
 
 class DatasetDigest:

@@ -19,8 +19,9 @@ from farm.core.result import CaseResult
 from farm.errors import SpecError
 from farm.report.caution import cautions
 from farm.report.envelope import Envelope, RunIdentity, build_envelope, failed
+from farm.report.grouped import clusters_of
 from farm.runtime.standing import corpus_scores
-from farm.runtime.trials import Facts, Recorded, facts, given, trial
+from farm.runtime.trials import Facts, Recorded, facts, trial
 from farm.scoring.corpus import CorpusScore
 from farm.scoring.registry import check_more_is_better
 from farm.stats.evalrun import EvalRun
@@ -56,11 +57,7 @@ def gather(recordings: Sequence[Recorded]) -> Board:
                 together[case.id] = group
         if joined(together):
             groups[run.model] = together
-    clusters = None
-    if reader.clusters:
-        # a task that names no cluster is one of its own; the marks keep the two kinds apart
-        tasks = dict.fromkeys(row.task_id for row in reader.rows)
-        clusters = {task: reader.clusters.get(task, f"task {task}") for task in tasks}
+    clusters = clusters_of((row.task_id for row in reader.rows), reader.clusters)
     return Board(runs=reader.rows, clusters=clusters, verdicts=verdicts, groups=groups)
 
 
@@ -124,9 +121,9 @@ class _Reader:
         self.rows.append(row)
 
     def _hold_cluster(self, case: Facts) -> None:
-        if case.cluster is UNSET:
+        if not case.cluster:  # an empty one is none
             return
-        named = f"cluster {given(case.cluster, '')}"
+        named = f"cluster {case.cluster}"
         known = self.clusters.setdefault(case.task_id, named)
         if known != named:
             raise SpecError(
