@@ -6,7 +6,8 @@ import click
 
 from farm.cli import deliver, options
 from farm.cli.kinds import FilledPath
-from farm.cli.sides import read_pair
+from farm.cli.overwriting import check_result
+from farm.cli.sides import place_of, read_pair
 
 common = click.option(
     "--common", is_flag=True, help="Pair the cases both have, though the tasks differ."
@@ -42,6 +43,8 @@ def command(
         render_comparison_markdown,
     )
 
+    sides = [("A", place_of(first)), ("B", place_of(second))]
+    check_result(output, summary="", sides=sides)
     one, two = read_pair(first, second)
     comparison = compare_runs(one, two, common=common)
     text = (

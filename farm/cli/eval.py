@@ -16,7 +16,7 @@ from farm.cli import eval_options, options
 from farm.cli.eval_options import EvalFlags
 from farm.cli.kinds import FilledPath
 from farm.cli.main import fail
-from farm.cli.overwriting import check_stream
+from farm.cli.overwriting import check_written
 from farm.config import Environment, read_environment
 from farm.core.printable import printable
 from farm.log import Log
@@ -72,12 +72,12 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
 
     environment = read_environment()
     asking = eval_options.asking_of(given)
-    _check_stream(store, given)
+    log_file = _log_file(store, given, environment)
     with Log(
         environment=environment,
         log_format=given["log_format"],
         quiet=given["quiet"],
-        file=options.log_path(given["log_file"], environment, store),
+        file=log_file,
         progress=False,
     ) as log:
         selection = eval_options.selection_of(given)
@@ -111,25 +111,28 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
     ctx.exit(exit_code_of(ledger, ending))
 
 
-def _check_stream(store: str, given: EvalFlags) -> None:
-    """Refuse a stream that would be written over what the run is made of."""
-    path = given["stream"]
-    if path is None or path == "-":
-        return
+def _log_file(store: str, given: EvalFlags, environment: Environment) -> str:
+    """Give the log's file; refuse it, or a stream, over what the run is made of."""
+    path = given["stream"] if given["stream"] != "-" else None
+    if path is None and not given["log_file"] and not environment.log_dir:
+        return ""
     from farm.store.cacheplace import remembered_place
 
     inputs = {
         "--tasks": given["tasks"],
         "--models": given["models"],
         "--prices": given["prices"],
-        "--log-file": given["log_file"],
     }
     if given["models"] is not None:
         from farm.wiring_eval import files_of_models
 
         inputs |= files_of_models(given["models"])
     cache = given["cache"] or remembered_place(store)
-    check_stream(path, store=store, inputs=inputs, cache=cache)
+    log_file = options.log_path(given["log_file"], environment, store, inputs=inputs, cache=cache)
+    if path is not None:
+        inputs["--log-file"] = log_file or None
+        check_written(path, option="--stream", stores=[store], inputs=inputs, cache=cache)
+    return log_file
 
 
 def _view(

@@ -10,7 +10,8 @@ from farm.cli import deliver, options
 from farm.cli.compare import common
 from farm.cli.kinds import FilledPath
 from farm.cli.main import fail
-from farm.cli.sides import read_pair, read_side
+from farm.cli.overwriting import check_result
+from farm.cli.sides import place_of, read_pair, read_side
 
 if TYPE_CHECKING:
     from farm.report.gate import GateResult
@@ -71,6 +72,10 @@ def command(
 
     summary = deliver.summary_file(step_summary)
     check_thresholds(min_accuracy, max_regression, baselined=baseline is not None)
+    sides = [("--store", place_of(store))]
+    if baseline is not None:
+        sides.append(("--baseline", place_of(baseline)))
+    check_result(output, summary=summary, sides=sides)
     if baseline is None:
         run, base = read_side(store), None
     else:

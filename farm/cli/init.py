@@ -34,7 +34,9 @@ def command(store: str, **given: Unpack[InitFlags]) -> None:
         environment=environment,
         log_format=given["log_format"],
         quiet=given["quiet"],
-        file=options.log_path(given["log_file"], environment, store),
+        file=options.log_path(
+            given["log_file"], environment, store, inputs={"--input": given["input"]}
+        ),
     ) as log:
         ensure_store(store, init_options(given), on_events=log.write)
     with open_store(store) as opened:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar
 
 import click
 
 from farm.cli.kinds import FilledPath, Name
+from farm.cli.overwriting import check_written
 from farm.config import Environment
 from farm.core.isolation import LEVELS
 from farm.core.printable import printable_json
@@ -186,16 +187,28 @@ def logical_clock(now_ms: int) -> int | None:
     return None if now_ms < 0 else now_ms
 
 
-def log_path(log_file: str | None, environment: Environment, store: str) -> str:
+def log_path(
+    log_file: str | None,
+    environment: Environment,
+    store: str,
+    *,
+    inputs: Mapping[str, str | None],
+    cache: str | None = None,
+) -> str:
     """Give the file that events are appended to besides the store's; "" for none.
 
-    The folder of the environment is made when it is missing.
+    The folder of the environment is made when it is missing. Raises `UsageError` where events
+    would be written into what the command reads; see `check_written`.
     """
-    if log_file or not environment.log_dir:
-        return log_file or ""
-    make_folders(environment.log_dir)
-    name = os.path.basename(os.path.abspath(store)) or "run"
-    return os.path.join(environment.log_dir, f"{name}.jsonl")
+    path, option = log_file or "", "--log-file"
+    if not path and environment.log_dir:
+        name = os.path.basename(os.path.abspath(store)) or "run"
+        path, option = os.path.join(environment.log_dir, f"{name}.jsonl"), "FARM_LOG_DIR:"
+    if path:
+        check_written(path, option=option, stores=[store], inputs=inputs, cache=cache)
+    if not log_file and path:
+        make_folders(environment.log_dir)
+    return path
 
 
 def print_json(value: object) -> None:

@@ -1,42 +1,62 @@
-"""No result may be written over what a run is made of: its store, its inputs, its answers."""
+"""No result may be written over what a command reads: its stores, its inputs, its answers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from farm.errors import UsageError
 
 _BESIDE = ("", "-wal", "-shm", "-journal")  # of a database
 
 
-def check_stream(
-    path: str, *, store: str, inputs: Mapping[str, str | None], cache: str | None
+def check_written(
+    path: str,
+    *,
+    option: str,
+    stores: Iterable[str] = (),
+    inputs: Mapping[str, str | None],
+    cache: str | None = None,
 ) -> None:
     """Refuse to write to `path` what would be lost there; raises `UsageError`, touches nothing.
 
-    `inputs` are files by the option that names them, None for one that was not given. Links of
-    both kinds are seen through.
+    `option` names `path` in messages. `stores` may be there or not; what lies inside of one is
+    refused, whatever its name. `inputs` are files by the option that names them, None for one
+    that was not given. Links of both kinds are seen through, and so is a name in other letters
+    where the file system does not tell them apart.
     """
-    whole = os.path.realpath(path)
-    folder = os.path.realpath(store)
-    if whole == folder or whole.startswith(folder + os.sep):
-        raise UsageError(
-            f"--stream {path!r} is inside of the store {store!r}: give a file outside of it"
-        )
-    for option, given in inputs.items():
+    for store in stores:
+        folder = os.path.realpath(store)
+        if any(_same(place, folder) for place in _upwards(os.path.realpath(path))):
+            raise UsageError(
+                f"{option} {path!r} is inside of the store {store!r}: give a file outside of it"
+            )
+        linked = os.path.isfile(path) and os.stat(path).st_nlink > 1
+        if linked and any(_same(path, file) for file in _files(folder)):
+            raise UsageError(f"{option} {path!r} is a file of the store {store!r}: give another")
+    for name, given in inputs.items():
         if given is not None and _same(path, given):
-            raise _refused(path, option)
+            raise _refused(path, option, name)
     if cache is not None and any(_same(path, cache + end) for end in _BESIDE):
-        raise _refused(path, "--cache")
-    linked = os.path.isfile(path) and os.stat(path).st_nlink > 1
-    if linked and any(os.path.samefile(path, file) for file in _files(folder)):
-        raise UsageError(f"--stream {path!r} is a file of the store {store!r}: give another")
+        raise _refused(path, option, "--cache")
 
 
-def _refused(path: str, option: str) -> UsageError:
+def check_result(path: str | None, *, summary: str, sides: Sequence[tuple[str, str]]) -> None:
+    """Refuse a result, or a job's summary, that would be written over what it is made of.
+
+    `sides` are what is read, stores and files, each after what names it; None and "" are results
+    that go to no file. Raises `UsageError`.
+    """
+    stores = [place for _, place in sides if os.path.isdir(place)]
+    inputs = {name: place for name, place in sides if not os.path.isdir(place)}
+    for option, target in (("--output", path), ("GITHUB_STEP_SUMMARY", summary)):
+        if target:
+            check_written(target, option=option, stores=stores, inputs=inputs)
+
+
+def _refused(path: str, option: str, name: str) -> UsageError:
     return UsageError(
-        f"--stream {path!r} is the file of {option}, and would replace it: give another"
+        f"{option} {path!r} is the file of {name}, which it would spoil: give another"
     )
 
 
@@ -47,6 +67,13 @@ def _same(path: str, other: str) -> bool:
         return os.path.samefile(path, other)
     except OSError:  # one of them is not there
         return False
+
+
+def _upwards(path: str) -> Iterator[str]:
+    yield path
+    while (above := os.path.dirname(path)) != path:
+        path = above
+        yield path
 
 
 def _files(folder: str) -> Iterator[str]:

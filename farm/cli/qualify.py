@@ -74,12 +74,15 @@ def run(
     from farm.wiring_qualify import load_config, load_device_lease, qualify
 
     environment = read_environment()
+    log_file = options.log_path(
+        given["log_file"], environment, output, inputs={"CONFIG": config, "--lease": lease}
+    )
     loaded, device_lease = load_config(config), load_device_lease(lease)
     with Log(
         environment=environment,
         log_format=given["log_format"],
         quiet=given["quiet"],
-        file=options.log_path(given["log_file"], environment, output),
+        file=log_file,
     ) as log:
         ended = qualify(
             loaded, device_lease, output=output, on_events=log.write, farm_version=VERSION

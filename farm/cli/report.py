@@ -11,6 +11,7 @@ import click
 from farm.cli import deliver, options
 from farm.cli.kinds import FilledPath, Name
 from farm.cli.main import fail
+from farm.cli.overwriting import check_result
 from farm.cli.sides import models_of
 from farm.core.trial import has_trials
 from farm.errors import UsageError
@@ -95,6 +96,8 @@ def command(
     if given["run_programs"] and given["kind"] != "html":
         raise UsageError("--run-programs: only --format html tells of single assertions")
     summary = deliver.summary_file(given["step_summary"])
+    sides = [("--store", path) for path in stores]
+    check_result(given["output"], summary=summary, sides=sides)
     opened = [ctx.with_resource(open_store(path)) for path in stores]
     own = [models_of(store) for store in opened]
     if names and len(names) != sum(map(len, own)):

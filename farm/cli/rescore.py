@@ -9,6 +9,7 @@ import click
 from farm.cli import options
 from farm.cli.kinds import FilledPath
 from farm.cli.main import fail
+from farm.cli.overwriting import check_written
 from farm.config import read_environment
 from farm.log import Log
 from farm.wiring import open_store, run, run_settings, start_rescore
@@ -44,6 +45,7 @@ def command(
     from farm.runtime.settings import RunSettings
     from farm.runtime.verdicts import rescoring
 
+    check_written(into, option="--into", stores=[store], inputs={})
     with Log(environment=read_environment(), quiet=quiet) as log:
         old = ctx.with_resource(open_store(store))
         start_rescore(old, into, scorer, on_events=log.write)

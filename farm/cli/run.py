@@ -108,7 +108,9 @@ def command(
         environment=environment,
         log_format=given["log_format"],
         quiet=given["quiet"],
-        file=options.log_path(given["log_file"], environment, store),
+        file=options.log_path(
+            given["log_file"], environment, store, inputs={"--input": given["input"]}
+        ),
     ) as log:
         ensure_store(store, init_options(given), on_events=log.write)
         opened = ctx.with_resource(open_store(store))

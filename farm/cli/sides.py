@@ -54,6 +54,12 @@ def read_pair(first: str, second: str) -> tuple[RunSide, RunSide]:
     )
 
 
+def place_of(path: str) -> str:
+    """Give the folder of a store, or the saved report, that a side would be read from."""
+    folder, _ = _split(path)
+    return folder if os.path.isdir(folder) else path
+
+
 def _split(path: str) -> tuple[str, str]:
     """Tell a store's path from the model behind it; a folder of just that name goes first.
 

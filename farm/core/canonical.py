@@ -32,6 +32,7 @@ _WIDE_REWRITES: Final = (
 _RESPONSE: Final = b',"response":"'
 _BRACKET: Final = 0x5D
 TARGETS: Final = b',"targets":['
+_TOGETHER: Final = (b',"cluster":"', b',"sample":')
 
 
 def canonical(value: object) -> bytes:
@@ -58,8 +59,8 @@ def digest_of(value: object) -> str:
 def task_view(lines: Sequence[bytes]) -> bytes:
     """Return the records reduced to id, prompt, expected and targets, joined by commas.
 
-    `lines` are canonical records without their newlines. The response and what follows it are
-    cut away; targets, always last, are put back.
+    `lines` are canonical records without their newlines, each of two bytes at least. The
+    response and what follows it are cut away; targets, always last, are put back.
     """
     plain = [line.partition(_RESPONSE)[0] for line in lines]
     # only a record with targets ends in a bracket before its brace
@@ -71,6 +72,11 @@ def task_view(lines: Sequence[bytes]) -> bytes:
             plain, (line.partition(TARGETS) for line in lines), strict=True
         )
     )
+
+
+def names_groups(records: bytes) -> bool:
+    """Tell whether any canonical record of a block names its cluster, or which sample it is."""
+    return any(mark in records for mark in _TOGETHER)
 
 
 class DatasetDigest:

@@ -85,6 +85,28 @@ def targets_of(case: Answered) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*head, *case.targets)))
 
 
+class Grouped(Protocol):
+    """Any view of a record that has what it shares with others."""
+
+    @property
+    def task(self) -> str | UnsetType: ...  # noqa: D102  as in Case
+
+    @property
+    def cluster(self) -> str | UnsetType: ...  # noqa: D102  as in Case
+
+
+def group_of(case: Grouped) -> str | None:
+    """Name what a case belongs to: its cluster, else the task that it is a sample of."""
+    if case.cluster:
+        return f"cluster {case.cluster}"
+    return f"task {case.task}" if case.task else None
+
+
+def joined(groups: dict[str, str]) -> dict[str, str]:
+    """Return the groups of cases by id, none at all where no two cases share one."""
+    return groups if len(set(groups.values())) < len(groups) else {}
+
+
 def texts_of(case: Case) -> Iterator[tuple[str, str]]:
     """Yield (field, text) for each text a byte limit applies to; the id has its own limit."""
     yield "prompt", case.prompt

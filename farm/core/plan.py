@@ -63,6 +63,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     cases: int
     shards: tuple[Shard, ...]
     files: dict[str, str] | UnsetType = UNSET  # SHA-256 of what an evaluation keeps, by name
+    grouped: bool | UnsetType = UNSET  # whether a case names a cluster or its sample
     checksum: str = ""
 
     def seals(self, name: str, data: bytes) -> bool:
@@ -96,10 +97,12 @@ def make_plan(
     cases: int,
     shards: tuple[Shard, ...],
     files: Mapping[str, bytes] | None = None,
+    grouped: bool = False,
 ) -> Plan:
     """Put a plan together and seal it with a checksum over all its other fields.
 
-    `files` are the bytes of what is kept beside it and decides on answers and verdicts.
+    `files` are the bytes of what is kept beside it and decides on answers and verdicts. `grouped`
+    says that cases may belong together, so that whoever counts them must look.
     """
     digests = {name: sha256(data).hexdigest() for name, data in (files or {}).items()}
     plan = Plan(
@@ -109,6 +112,7 @@ def make_plan(
         cases=cases,
         shards=shards,
         files=digests or UNSET,
+        grouped=grouped or UNSET,
     )
     return msgspec.structs.replace(plan, checksum=_seal(plan))
 

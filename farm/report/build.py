@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -21,7 +22,10 @@ from farm.core.receipt import Receipt
 from farm.core.result import CaseResult, counts
 from farm.report.caution import FLATTERING, cautions
 from farm.scoring.corpus import CorpusScore
-from farm.stats.intervals import Flag, wilson
+from farm.stats.intervals import Flag, Interval, wilson
+
+if TYPE_CHECKING:
+    from farm.report.grouped import GroupedFigures
 
 SCHEMA = 1
 DETAIL_CASES = 10_000  # above it a report leaves out what it lists case by case
@@ -58,8 +62,10 @@ class ReceiptView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
-    """The share of correct cases among the scored, and how sure it is.
+    """The share of correct cases among the scored, and how sure it is, from `n` units.
 
+    These are the scored cases; tasks where a task was sampled more than once, each weighing the
+    same, and clusters where cases name one. `method` says which interval that gives.
     `lowest` and `highest` are what the share over all cases could become if those that are not
     scored, or not evaluated yet, were all wrong or all right; they are always known. The share
     and its interval are null without a scored case, and `reason` says so.
@@ -80,7 +86,7 @@ class MeanInterval(msgspec.Struct, frozen=True, kw_only=True):
     """How sure the mean score is; ends are null where `reason` says why.
 
     Student's t clipped to [0, 1] for graded scorers (`small_n` under ten cases), Wilson where
-    all scores are 0 or 1.
+    all scores are 0 or 1, clustered where cases name clusters; `n` units as in `Accuracy`.
     """
 
     ci_lo: float | None
@@ -131,15 +137,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     detail: bool
     shards: Sequence[ShardView]
     receipts: Sequence[ReceiptView]
+    groups: Mapping[str, str] | UnsetType = UNSET  # of cases, by id: a cluster, or a task's samples
     worker_events: Sequence[WorkerEvent] | UnsetType = UNSET
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report shows case by case, by shard; `texts` are the receipt files' exact bytes."""
+    """What a report shows case by case, by shard; `texts` are the receipt files' exact bytes.
+
+    `groups` are by case id, none where no two cases belong together.
+    """
 
     case_ids: Mapping[str, Sequence[str]]
     receipts: Mapping[str, Receipt]
     texts: Mapping[str, bytes]
+    groups: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def build(
@@ -151,12 +162,16 @@ def build(
     fractional: bool = False,
     corpus: Sequence[CorpusScore] = (),
     worker_events: Sequence[WorkerEvent] | None = None,
+    grouped: GroupedFigures | None = None,
+    post_processes: Sequence[str] = ("none",),
 ) -> Report:
     """Make the report of a run as it stands.
 
     `scores` are those of all scored cases, in any order: they are summed exactly. `fractional`
     is whether the scorer gives parts of a point; without it every score is 0 or 1. `corpus` are the
     figures to show beside bleu_4. `worker_events` None leaves the list out, as `status` does.
+    `grouped` are the figures where cases belong together. `post_processes` are the rules by which
+    answers were cut out, for the signature.
     """
     done = [lease for lease in ledger.leases if lease.done]
     references = [lease.receipt for lease in done if lease.receipt is not None]
@@ -166,6 +181,12 @@ def build(
     evaluated = sum(reference.total for reference in references)
     correct = sum(reference.correct for reference in references)
     scored = sum(count for outcome, count in outcomes.items() if counts(outcome))
+    accuracy = (
+        _accuracy(correct=correct, scored=scored, cases=plan.cases)
+        if grouped is None
+        else _grouped_accuracy(grouped)
+    )
+    mean = math.fsum(scores) / scored if scored else None
     return Report(
         run_id=plan.run_id,
         dataset_sha256=plan.identity.dataset_sha256,
@@ -179,15 +200,19 @@ def build(
         quarantined_shards=sum(lease.quarantined for lease in ledger.leases),
         evaluated=evaluated,
         correct=correct,
-        accuracy=_accuracy(correct=correct, scored=scored, cases=plan.cases),
-        mean_score=math.fsum(scores) / scored if scored else None,
-        mean_interval=_mean_interval(
-            scores if fractional else None, correct=correct, scored=scored
+        accuracy=accuracy,
+        mean_score=mean if grouped is None else grouped.mean,
+        mean_interval=_told(
+            _mean_interval(scores if fractional else None, correct=correct, scored=scored)
+            if grouped is None
+            else grouped.mean_interval
         ),
         corpus=corpus if plan.identity.scorer.name == FLATTERING else UNSET,
         warnings=cautions(plan.identity.scorer.name, corpus),
         outcomes=dict(sorted(outcomes.items())),
-        signature=_signature(plan, n=scored),
+        signature=_signature(
+            plan, n=scored, post="+".join(post_processes), interval=accuracy.method
+        ),
         isolation=weakest(one.isolation for one in references if one.isolation) or UNSET,
         worker_processes=len({reference.worker_pid for reference in references}),
         detail=detail is not None,
@@ -196,6 +221,7 @@ def build(
             for shard, lease in zip(plan.shards, ledger.leases, strict=True)
         ],
         receipts=[_receipt_view(lease, detail) for lease in done],
+        groups=detail.groups if detail is not None and detail.groups else UNSET,
         worker_events=UNSET if worker_events is None else worker_events,
     )
 
@@ -215,14 +241,31 @@ def _accuracy(*, correct: int, scored: int, cases: int) -> Accuracy:
     )
 
 
-def _mean_interval(scores: Sequence[float] | None, *, correct: int, scored: int) -> MeanInterval:
-    if scores is None:
-        interval = wilson(correct, scored)
-    else:
-        # here and not at the top: numpy loads for 100 ms, which reports of 0/1 scores do not need
-        from farm.stats.means import mean_interval
+def _grouped_accuracy(grouped: GroupedFigures) -> Accuracy:
+    interval = grouped.accuracy_interval
+    return Accuracy(
+        value=grouped.accuracy,
+        ci_lo=interval.lo,
+        ci_hi=interval.hi,
+        method=interval.method,
+        level=interval.level,
+        n=interval.n,
+        lowest=grouped.lowest,
+        highest=grouped.highest,
+        reason=interval.reason,
+    )
 
-        interval = mean_interval(sorted(scores))  # sorted: the last bit must not tell the order
+
+def _mean_interval(scores: Sequence[float] | None, *, correct: int, scored: int) -> Interval:
+    if scores is None:
+        return wilson(correct, scored)
+    # here and not at the top: numpy loads for 100 ms, which reports of 0/1 scores do not need
+    from farm.stats.means import mean_interval
+
+    return mean_interval(sorted(scores))  # sorted: the last bit must not tell the order
+
+
+def _told(interval: Interval) -> MeanInterval:
     return MeanInterval(
         ci_lo=interval.lo,
         ci_hi=interval.hi,
@@ -234,13 +277,13 @@ def _mean_interval(scores: Sequence[float] | None, *, correct: int, scored: int)
     )
 
 
-def _signature(plan: Plan, *, n: int) -> str:
+def _signature(plan: Plan, *, n: int, post: str, interval: str) -> str:
     """Say in one line how the accuracy was made, so that it can be quoted with it."""
     scorer = plan.identity.scorer
     missing = plan.cases - n
     return (
-        f"metric:{scorer.name}|version:{scorer.version}|post:none|n:{n}|missing:{missing}"
-        "|interval:wilson|level:0.95|seed:none"
+        f"metric:{scorer.name}|version:{scorer.version}|post:{post}|n:{n}|missing:{missing}"
+        f"|interval:{interval}|level:0.95|seed:none"
     )
 
 

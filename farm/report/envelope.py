@@ -108,8 +108,10 @@ class Envelope(Struct, frozen=True, kw_only=True):
     """The whole report. Maps are keyed by model id; `error` is there on failure only.
 
     `runs` says which recorded run each model's figures are of, `cases` every verdict where they
-    are listed, `corpus` the published figures beside bleu_4, `passes` pass@k and pass^k where
-    tasks were sampled more than once, `costs` what asking has cost so far: an attempt fact.
+    are listed, `groups` which of these belong together (a cluster, or the samples of a task, by
+    model and case id) where any do and their ids do not say so, `corpus` the published figures
+    beside bleu_4, `passes` pass@k and pass^k where tasks were sampled more than once, `costs` what
+    asking has cost so far: an attempt fact.
     """
 
     schema_version: int = 1
@@ -129,6 +131,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
     passes: dict[str, tuple[Passes, ...]] | UnsetType = UNSET
     costs: Costs | UnsetType = UNSET
     cases: dict[str, tuple[CaseResult, ...]] | UnsetType = UNSET
+    groups: dict[str, dict[str, str]] | UnsetType = UNSET
 
 
 def build_envelope(

@@ -6,16 +6,22 @@ each with its cases listed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from farm.core.plan import ScorerName
+from farm.core.case import joined
+from farm.core.plan import TASKS, ScorerName
 from farm.core.result import CaseResult, counts
+from farm.core.trial import Trial, read_trial
 from farm.errors import SpecError
 from farm.report.compare import Judged, RunSide
 from farm.report.envelope import RunIdentity
+from farm.scoring.registry import check_more_is_better
+
+T = TypeVar("T")
 
 
 class _Receipt(msgspec.Struct, frozen=True):
@@ -32,57 +38,102 @@ class _Saved(msgspec.Struct, frozen=True):
     receipts: Sequence[_Receipt] | UnsetType = UNSET
     runs: dict[str, RunIdentity] | UnsetType = UNSET
     cases: dict[str, Sequence[CaseResult]] | UnsetType = UNSET
-
-
-_decoder = msgspec.json.Decoder(_Saved)
+    groups: msgspec.Raw = msgspec.Raw(b"{}")  # by case id, in a leaderboard by model first
 
 
 def read_saved(data: bytes, *, path: str) -> RunSide:
     """Read a saved report; raises `SpecError` when it is none, or lists no cases.
 
-    The label is the model's name, or the path where the report names none.
+    The side is that of the store it was made of, as far as it had come. The label is the model's
+    name, or the path where the report names none.
     """
-    try:
-        saved = _decoder.decode(data)
-    # the decoder skips foreign fields by recursion, however deep they are
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise SpecError(f"{path!r} is no saved report: {error}") from error
+    saved = _decoded(data, _Saved, path=path)
     if saved.runs is not UNSET:
-        return _of_board(saved.runs, saved.cases, path=path)
+        return _of_board(saved, saved.runs, path=path)
     if saved.tasks_sha256 is UNSET or saved.scorer is UNSET or saved.receipts is UNSET:
         raise SpecError(
             f"{path!r} is no saved report: save one with `farm status --store DIR --detail` or "
             "`farm report --store DIR --detail`"
         )
+    if saved.scorer.name == TASKS and len(saved.models) != 1:
+        raise _not_one(len(saved.models), path)
     lists = [receipt.cases for receipt in saved.receipts]
-    return RunSide(
+    return _side(
         label=saved.models[0] if saved.models else path,
         tasks_sha256=saved.tasks_sha256,
-        scorer=f"{saved.scorer.name}@{saved.scorer.version}",
+        scorer=saved.scorer,
         complete=saved.complete,
-        cases=_judged((case for cases in lists for case in _listed(cases, path)), path=path),
+        listed=[case for cases in lists for case in _listed(cases, path)],
+        groups=_decoded(saved.groups, dict[str, str], path=path),
+        path=path,
     )
 
 
-def _of_board(
-    runs: dict[str, RunIdentity],
-    cases: dict[str, Sequence[CaseResult]] | UnsetType,
-    *,
-    path: str,
-) -> RunSide:
+def _of_board(saved: _Saved, runs: Mapping[str, RunIdentity], *, path: str) -> RunSide:
     if len(runs) != 1:
-        raise SpecError(
-            f"{path!r} is a report of {len(runs)} models: save one of a single --store, or compare "
-            "the stores themselves"
-        )
+        raise _not_one(len(runs), path)
     ((model, run),) = runs.items()
-    listed = _listed(UNSET if cases is UNSET else cases.get(model, UNSET), path)
-    return RunSide(
+    cases = UNSET if isinstance(saved.cases, UnsetType) else saved.cases.get(model, UNSET)
+    groups = _decoded(saved.groups, dict[str, dict[str, str]], path=path)
+    return _side(
         label=model,
         tasks_sha256=run.tasks_sha256,
-        scorer=f"{run.scorer.name}@{run.scorer.version}",
+        scorer=run.scorer,
         complete=run.complete,
+        listed=_listed(cases, path),
+        groups=groups.get(model, {}),
+        path=path,
+    )
+
+
+def _side(
+    *,
+    label: str,
+    tasks_sha256: str,
+    scorer: ScorerName,
+    complete: bool,
+    listed: Sequence[CaseResult],
+    groups: dict[str, str],
+    path: str,
+) -> RunSide:
+    if scorer.name == TASKS:  # asked of a model: the ids say which, and of which task they are
+        trials = [_trial(case.id, path) for case in listed]
+        listed = [
+            msgspec.structs.replace(case, id=trial.question)
+            for case, trial in zip(listed, trials, strict=True)
+        ]
+        groups = {trial.question: f"task {trial.task}" for trial in trials}
+    else:
+        check_more_is_better(scorer.name)
+    return RunSide(
+        label=label,
+        tasks_sha256=tasks_sha256,
+        scorer=f"{scorer.name}@{scorer.version}",
+        complete=complete,
         cases=_judged(listed, path=path),
+        groups=joined(groups),
+    )
+
+
+def _trial(id: str, path: str) -> Trial:
+    try:
+        return read_trial(id)
+    except SpecError as error:
+        raise SpecError(f"{path!r}: {error}") from error
+
+
+def _decoded(data: bytes | msgspec.Raw, kind: type[T], *, path: str) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    # the decoder skips foreign fields by recursion, however deep they are
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise SpecError(f"{path!r} is no saved report: {error}") from error
+
+
+def _not_one(models: int, path: str) -> SpecError:
+    return SpecError(
+        f"{path!r} is a report of {models} models: save one of a single --store, or compare "
+        "the stores themselves"
     )
 
 

@@ -12,25 +12,32 @@ from hashlib import blake2b
 import msgspec
 from msgspec import UNSET
 
-from farm.core.case import targets_of
+from farm.core.case import group_of, joined, targets_of
 from farm.core.isolation import weakest
 from farm.core.plan import seed_of
 from farm.core.result import CaseResult
 from farm.errors import SpecError
 from farm.report.caution import FLATTERING, cautions
 from farm.report.envelope import Envelope, RunIdentity, build_envelope, failed
+from farm.report.grouped import clusters_of
 from farm.runtime.corpora import corpus_of, judged_by_bleu
-from farm.runtime.trials import Facts, Recorded, facts, given, trial
+from farm.runtime.trials import Facts, Recorded, facts, trial
 from farm.scoring.corpus import CorpusScore
+from farm.scoring.registry import check_more_is_better
 from farm.stats.evalrun import EvalRun
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows of all runs, each task's cluster where any case names one, and the verdicts."""
+    """The rows of all runs, each task's cluster where any case names one, and the verdicts.
+
+    `groups` are those of each model's cases, where any two belong together and no id says so, as
+    those of evaluations do; see `group_of`.
+    """
 
     runs: list[EvalRun]
     clusters: dict[str, str] | None
     verdicts: dict[str, list[CaseResult]]
+    groups: dict[str, dict[str, str]]
 
 
 def gather(recordings: Sequence[Recorded]) -> Board:
@@ -38,18 +45,20 @@ def gather(recordings: Sequence[Recorded]) -> Board:
     _check_together(recordings)
     reader = _Reader(compared=len({run.plan.tasks_sha256 for run in recordings}) > 1)
     verdicts: dict[str, list[CaseResult]] = {}
+    groups: dict[str, dict[str, str]] = {}
     for run in recordings:
         own = verdicts.setdefault(run.model, [])
+        together: dict[str, str] = {}
         for case, verdict in facts(run):
             reader.take(run, case, verdict)
             if verdict is not None:
                 own.append(verdict)
-    clusters = None
-    if reader.clusters:
-        # a task that names no cluster is one of its own; the marks keep the two kinds apart
-        tasks = dict.fromkeys(row.task_id for row in reader.rows)
-        clusters = {task: reader.clusters.get(task, f"task {task}") for task in tasks}
-    return Board(runs=reader.rows, clusters=clusters, verdicts=verdicts)
+            if not run.asked and (group := group_of(case)):
+                together[case.id] = group
+        if joined(together):
+            groups[run.model] = together
+    clusters = clusters_of((row.task_id for row in reader.rows), reader.clusters)
+    return Board(runs=reader.rows, clusters=clusters, verdicts=verdicts, groups=groups)
 
 
 def envelope_of(recordings: Sequence[Recorded], board: Board, *, detail: bool) -> Envelope:
@@ -79,6 +88,9 @@ def envelope_of(recordings: Sequence[Recorded], board: Board, *, detail: bool) -
             for model, own in sorted(board.verdicts.items())
         }
         if detail
+        else UNSET,
+        groups={model: dict(sorted(own.items())) for model, own in sorted(board.groups.items())}
+        if detail and board.groups
         else UNSET,
     )
     open_runs = [run for run in runs if not run.ledger.complete]
@@ -112,9 +124,9 @@ class _Reader:
         self.rows.append(row)
 
     def _hold_cluster(self, case: Facts) -> None:
-        if case.cluster is UNSET:
+        if not case.cluster:  # an empty one is none
             return
-        named = f"cluster {given(case.cluster, '')}"
+        named = f"cluster {case.cluster}"
         known = self.clusters.setdefault(case.task_id, named)
         if known != named:
             raise SpecError(
@@ -134,6 +146,8 @@ class _Reader:
 
 def _check_together(recordings: Sequence[Recorded]) -> None:
     first = recordings[0]
+    if not first.asked:
+        check_more_is_better(first.plan.identity.scorer.name)
     for run in recordings[1:]:
         if run.scorer != first.scorer:
             raise SpecError(

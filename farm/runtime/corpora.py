@@ -46,6 +46,6 @@ def corpus_of_answers(answers: Iterable[tuple[TaskSpec, str]]) -> tuple[CorpusSc
 
 
 def _answers(run: Recorded) -> Iterator[tuple[TaskSpec, str]]:
-    for case, verdict in whole_cases(run):
+    for case, verdict, _ in whole_cases(run):
         if verdict is not None and counts(verdict.outcome) and isinstance(case.task, str):
             yield run.tasks[case.task], case.response

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from farm.core.case import targets_of
+from farm.core.canonical import names_groups
+from farm.core.case import group_of, joined, targets_of
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan
@@ -20,9 +23,17 @@ from farm.scoring.corpus import CorpusScore, published
 from farm.scoring.registry import scorer
 from farm.store.protocol import Store
 
+if TYPE_CHECKING:
+    from farm.core.task import TaskSpec
+    from farm.report.grouped import GroupedFigures
 
-class _Id(msgspec.Struct, frozen=True, gc=False):
+
+class _Place(msgspec.Struct, frozen=True, gc=False):
+    """Which case it is, and what it belongs to."""
+
     id: str
+    task: str | UnsetType = UNSET
+    cluster: str | UnsetType = UNSET
 
 
 class _Score(msgspec.Struct, frozen=True, gc=False):
@@ -34,7 +45,7 @@ class _Scores(msgspec.Struct, frozen=True):
     cases: list[_Score]
 
 
-_ids = msgspec.json.Decoder(_Id)
+_places = msgspec.json.Decoder(_Place)
 _scores = msgspec.json.Decoder(_Scores)
 
 
@@ -47,6 +58,7 @@ def report_of(
     invocation's workers finished; None when the command runs none.
     """
     plan, ledger = store.plan, store.ledger()
+    tasks = _tasks(store)
     if detail is None:
         detail = plan.cases <= DETAIL_CASES
     for lease in ledger.leases:
@@ -61,16 +73,73 @@ def report_of(
         # with the detail, since it reads every answer: a look at a large run stays quick
         corpus=corpus_scores(store, ledger) if detail else (),
         worker_events=None if published is None else [_event(lease) for lease in published],
+        grouped=_grouped(store, ledger) if _may_be_grouped(store, tasks) else None,
+        post_processes=sorted({task.post_process for task in tasks.values()}) or ("none",),
     )
+
+
+def _tasks(store: Store) -> Mapping[str, TaskSpec]:
+    """Give the tasks of an evaluation by id, none of other runs."""
+    if not has_trials(store.plan):
+        return {}
+    # here and not at the top: other runs start without it
+    from farm.runtime.asked import tasks_of
+
+    return tasks_of(store)
+
+
+def _may_be_grouped(store: Store, tasks: Mapping[str, TaskSpec]) -> bool:
+    """Say whether cases may belong together.
+
+    A large run is not read through for it: its plan says so, unless an older farm wrote it. Of an
+    evaluation it shows in the number of its trials.
+    """
+    plan = store.plan
+    if tasks or plan.grouped is True:
+        return plan.cases > len(tasks)
+    small = plan.cases <= DETAIL_CASES
+    return small and any(names_groups(store.read_cases(shard)) for shard in plan.shards)
+
+
+def _grouped(store: Store, ledger: Ledger) -> GroupedFigures | None:
+    """Give the figures by task and cluster; None where no cases belong together."""
+    # here and not at the top: these load numpy for 100 ms, which most runs do not need
+    from farm.report.grouped import Sample, clusters_of, grouped_figures
+    from farm.runtime.trials import facts, recordings
+
+    named: dict[str, str] = {}
+    samples: list[Sample] = []
+    for run in recordings(store, names=store.plan.identity.models or ("",), ledger=ledger):
+        for case, verdict in facts(run):
+            if case.cluster:
+                named.setdefault(case.task_id, f"cluster {case.cluster}")
+            counted = verdict if verdict is not None and counts(verdict.outcome) else None
+            samples.append(
+                Sample(
+                    task=case.task_id,
+                    score=None if counted is None else counted.score,
+                    correct=counted is not None and counted.correct,
+                )
+            )
+    tasks = dict.fromkeys(sample.task for sample in samples)
+    if not named and len(tasks) == len(samples):
+        return None
+    return grouped_figures(samples, clusters=clusters_of(tasks, named))
 
 
 def _detail(store: Store, plan: Plan, ledger: Ledger) -> Detail:
     texts = {lease.shard: store.read_receipt(lease) for lease in ledger.leases if lease.done}
+    places = {
+        shard.name: [_places.decode(line) for line in store.read_cases(shard).split(b"\n")[:-1]]
+        for shard in plan.shards
+    }
+    groups: dict[str, str] = {}
+    if not has_trials(plan):  # the ids of an evaluation say which task they are of
+        cases = (case for own in places.values() for case in own)
+        groups = {case.id: group for case in cases if (group := group_of(case))}
     return Detail(
-        case_ids={
-            shard.name: [_ids.decode(line).id for line in store.read_cases(shard).split(b"\n")[:-1]]
-            for shard in plan.shards
-        },
+        case_ids={name: [case.id for case in own] for name, own in places.items()},
+        groups=joined(groups),
         receipts={
             lease.shard: read_receipt(
                 texts[lease.shard],

@@ -88,15 +88,18 @@ def recorded(store: Store, *, model: str) -> Recorded:
     return Recorded(model=model, store=store, ledger=store.ledger())
 
 
-def recordings(store: Store, *, names: Sequence[str]) -> list[Recorded]:
-    """Open a store for reading, as it stands now: a run for each model it has.
+def recordings(
+    store: Store, *, names: Sequence[str], ledger: Ledger | None = None
+) -> list[Recorded]:
+    """Open a store for reading, as it stands now, or at a ledger: a run for each model it has.
 
     `names` are what reports call them, one for each model of the plan, in its order; a store of
     recorded predictions has one. Raises `Corrupt` when the tasks of an evaluation are not its own.
     """
+    ledger = ledger or store.ledger()
     if not has_trials(store.plan):
-        return [recorded(store, model=name) for name in names]
-    ledger, tasks = store.ledger(), tasks_of(store)
+        return [Recorded(model=name, store=store, ledger=ledger) for name in names]
+    tasks = tasks_of(store)
     return [
         Recorded(model=name, store=store, ledger=ledger, asked=asked, tasks=tasks)
         for name, asked in zip(names, store.plan.identity.models, strict=True)

@@ -33,6 +33,10 @@ def judge_cases(cases: Sequence[ScoredInput], metric: Scorer) -> list[CaseResult
         scores = metric.many([case.response for case in cases], wanted)
     except MemoryError:
         raise
+    except SystemExit:
+        if not metric.foreign:
+            raise
+        return _one_by_one(cases, wanted, metric)
     except Exception:  # noqa: BLE001 - a plugin may raise anything; then only its case is lost
         return _one_by_one(cases, wanted, metric)
     return [

@@ -137,8 +137,10 @@ def _read(metric: Scorer, text: str) -> Extracted | None:
 
 
 def _best(metric: Scorer, extracted: Extracted, targets: Sequence[str]) -> int | None:
-    values = [metric.function(extracted.text, (target,)) for target in targets]
-    return values.index(max(values)) if values else None
+    values = [value_of(metric, extracted.text, (target,)) for target in targets]
+    known = [value for value in values if value is not None]
+    choose = max if metric.higher_is_better else min
+    return values.index(choose(known)) if known else None
 
 
 def _decided(metric: Scorer, mine: str, other: str, best: int) -> str:

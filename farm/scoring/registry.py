@@ -56,8 +56,12 @@ class Scorer(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fractional(self) -> bool:
         """Whether a score may lie between 0 and 1; a plugin's may, whatever it says."""
-        own = self.name.partition("@")[0] in METRICS
-        return self.graded or self.runs_programs or not own
+        return self.graded or self.runs_programs or self.foreign
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is a plugin's, so that its functions may do anything."""
+        return self.name.partition("@")[0] not in METRICS
 
 
 def scorer(name: str) -> Scorer:
@@ -80,6 +84,19 @@ def scorer(name: str) -> Scorer:
             known = _plugin(name)
         _LOADED[name] = known
     return known
+
+
+def check_more_is_better(name: str) -> None:
+    """Refuse a scorer of which less is better; raises `SpecError`, also for an unknown name.
+
+    For whoever ranks or compares scores: there the worst would come first.
+    """
+    if not scorer(name).higher_is_better:
+        raise SpecError(
+            f"metric {name!r} gives the better answer the lower score, and runs are ranked, "
+            "compared and gated by more is better: register it to give 1 - score, as a new "
+            "version, and score the run again with `farm rescore`"
+        )
 
 
 def scorer_names() -> tuple[str, ...]:

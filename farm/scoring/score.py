@@ -117,7 +117,7 @@ def case_judge(metric: Scorer, *, post_process_rule: str = "none") -> CaseJudge:
     post_process(post_process_rule, "")  # an unknown rule fails here, before any case
 
     def judge(id: str, response: str, targets: Sequence[str], finish: str = "") -> CaseResult:
-        if not targets or not (judges is None or _judged(judges, targets)):
+        if not targets or not (judges is None or _judged(metric, judges, targets)):
             return CaseResult(id=id, correct=False, score=0.0, outcome=UNSCORABLE)
         if finish == REFUSED:
             return CaseResult(id=id, correct=False, score=0.0, outcome=REFUSED)
@@ -138,7 +138,7 @@ def case_judge(metric: Scorer, *, post_process_rule: str = "none") -> CaseJudge:
         elif not found:
             outcome = UNPARSED
         elif reads is not None:
-            has_answer = _asked(reads, answer)
+            has_answer = _asked(metric, reads, answer)
             if has_answer is None:
                 return CaseResult(id=id, correct=False, score=0.0, outcome=UNSCORABLE)
             outcome = WRONG if has_answer else UNPARSED
@@ -153,20 +153,28 @@ def value_of(metric: Scorer, answer: str, targets: Sequence[str]) -> float | Non
         value = float(metric.function(answer, targets))
     except MemoryError:
         raise  # the machine's trouble is no verdict on a case
+    except SystemExit:
+        if not metric.foreign:
+            raise  # somebody wants this process to end, as a handler of signals may
+        return None
     except Exception:  # noqa: BLE001 - a plugin is foreign code and may raise anything
         return None
     return value if 0.0 <= value <= 1.0 else None
 
 
-def _judged(judges: Callable[[str], bool], targets: Sequence[str]) -> bool:
-    return any(_asked(judges, target) for target in targets)
+def _judged(metric: Scorer, judges: Callable[[str], bool], targets: Sequence[str]) -> bool:
+    return any(_asked(metric, judges, target) for target in targets)
 
 
-def _asked(question: Callable[[str], bool], text: str) -> bool | None:
+def _asked(metric: Scorer, question: Callable[[str], bool], text: str) -> bool | None:
     """Return a scorer's answer about a text, or None if it failed."""
     try:
         return bool(question(text))
     except MemoryError:
         raise
+    except SystemExit:
+        if not metric.foreign:
+            raise
+        return None
     except Exception:  # noqa: BLE001 - as in `value_of`
         return None

@@ -16,6 +16,7 @@ from farm.errors import BadNumbers
 from farm.stats.arrays import Numbers, floats, same_length
 
 _LARGEST_EXPONENT = 709.0  # exp of more is not a finite double
+_MOST_TOKENS = 2.0**63  # what a record may say, so that a sum of them is a number
 
 
 class PerplexityResult(Struct, frozen=True, kw_only=True):
@@ -34,8 +35,8 @@ class PerplexityResult(Struct, frozen=True, kw_only=True):
     def from_token_nll(cls, neg_log_probs: Numbers, token_counts: Numbers) -> PerplexityResult:
         """Combine sequences: the summed NLL (natural log) and the token count of each.
 
-        A negative or non-finite NLL, a count that is no whole number >= 0, and an NLL over no
-        tokens beside sequences that have some, break the contract: BadNumbers.
+        A negative or non-finite NLL, a count that is no whole number from 0 to 2**63, and an NLL
+        over no tokens beside sequences that have some, break the contract: BadNumbers.
         """
         nll = floats(neg_log_probs, what="neg_log_probs")
         counts = floats(token_counts, what="token_counts")
@@ -43,6 +44,7 @@ class PerplexityResult(Struct, frozen=True, kw_only=True):
         _refuse(~((nll >= 0.0) & np.isfinite(nll)), nll, "neg_log_probs", "be finite and >= 0")
         whole = np.isfinite(counts) & (counts >= 0.0) & (counts == np.floor(counts))
         _refuse(~whole, counts, "token_counts", "be a whole number >= 0")
+        _refuse(counts > _MOST_TOKENS, counts, "token_counts", "be 2**63 at most")
         tokens = int(counts.sum())
         if tokens == 0:
             return cls(
@@ -50,7 +52,7 @@ class PerplexityResult(Struct, frozen=True, kw_only=True):
             )
         # it would be charged to the tokens of other sequences
         _refuse((counts == 0.0) & (nll > 0.0), nll, "neg_log_probs", "be 0 where there is no token")
-        average = math.fsum(nll.tolist()) / tokens
+        average = _average(nll.tolist(), tokens)
         if average > _LARGEST_EXPONENT:
             return cls(
                 perplexity=None,
@@ -80,6 +82,14 @@ def measure_perplexity(
         [nll for nll, _ in usable], [count for _, count in usable]
     )
     return replace(result, excluded=len(token_nll) - len(usable))
+
+
+def _average(nll: Sequence[float], tokens: int) -> float:
+    try:
+        return math.fsum(nll) / tokens
+    except OverflowError:  # the sum is no finite double, but the average is: at most the largest
+        half = math.fsum(value / 2.0 / tokens for value in nll)
+        return min(2.0 * half, max(nll))
 
 
 def _refuse(

@@ -192,6 +192,9 @@ class GenerationCache:
                 # a sync that failed cannot be tried again: the next one would lie
                 self._poison = str(error)
             raise translated from error
+        except UnicodeDecodeError as error:
+            # what SQLite says of a damaged schema quotes its bytes, which need not be text
+            raise Corrupt(path=self.path, reason=str(error)) from error
 
 
 def _create(path: str) -> None:

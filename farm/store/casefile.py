@@ -35,12 +35,16 @@ class ShardCases(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StagedCases(Struct, frozen=True, kw_only=True):
-    """What was written: the identity of the dataset and its shards, by rising index."""
+    """What was written: the identity of the dataset and its shards, by rising index.
+
+    `grouped`: whether any case names its cluster, or which sample it is.
+    """
 
     count: int
     dataset_sha256: str
     tasks_sha256: str
     shards: tuple[ShardCases, ...]
+    grouped: bool = False
 
 
 def open_to_read(path: str) -> int:

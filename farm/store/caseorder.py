@@ -26,6 +26,7 @@ from farm.store.casefile import (
 )
 
 _STRETCH: Final = 32_768  # records placed at a time
+_SHORTEST: Final = len(b"{}")
 _PIECE_BYTES: Final = 16 << 10  # read ahead in each of up to 1,024 shards
 
 
@@ -33,7 +34,7 @@ def dataset_digests(directory: str, shards: Sequence[ShardCases]) -> tuple[str, 
     """Return dataset_sha256, tasks_sha256 and the number of cases a store really holds.
 
     Raises Corrupt when the order and the cases do not belong together: a shard that is not in
-    the list, or has too few or too many records.
+    the list, or has too few or too many records, or a line that cannot be one.
     """
     cases_path = os.path.join(directory, CASES_NAME)
     order_path = os.path.join(directory, ORDER_NAME)
@@ -130,5 +131,9 @@ class _Records:
             if b"\n" in parts[-1]:
                 break
         *lines, self._begun = b"".join(parts).split(b"\n")
+        # before anyone looks for the end of a record in it
+        if lines and min(map(len, lines)) < _SHORTEST:
+            reason = f"{self._name} has a line that is too short to be a record"
+            raise Corrupt(path=self._path, reason=reason)
         self._lines = lines[::-1]
         return bool(lines)

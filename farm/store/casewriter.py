@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farm.core.buckets import buckets
-from farm.core.canonical import DatasetDigest
+from farm.core.canonical import DatasetDigest, names_groups
 from farm.core.taskview import digest_views
 from farm.files.fresh import FreshFile
 from farm.files.records import Batch
@@ -111,12 +111,14 @@ class _Writer:
     order: FreshFile
     digest: DatasetDigest = field(default_factory=DatasetDigest)
     shards: dict[int, _Shard] = field(default_factory=dict)
+    grouped: bool = False
 
     def write(self, block: _Block) -> None:
         if not block.order:
             return
         for lines in block.records:  # one by one: they fit the processor's cache
             self.digest.update_joined(*digest_views(lines))
+            self.grouped = self.grouped or names_groups(lines)
         order = np.concatenate(block.order)
         self.order.write(order.astype("<u2").tobytes())
         counts = np.bincount(order)
@@ -147,4 +149,5 @@ class _Writer:
             dataset_sha256=self.digest.dataset_sha256,
             tasks_sha256=self.digest.tasks_sha256,
             shards=shards,
+            grouped=self.grouped,
         )

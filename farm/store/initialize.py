@@ -189,6 +189,7 @@ def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Pla
         tasks_sha256=staged.tasks_sha256,
         cases=staged.count,
         shards=_shards(staged),
+        grouped=staged.grouped,
     )
     _write_plan(staging, plan)
     return plan
@@ -208,6 +209,7 @@ def _stage_copy(staging: str, original: DirectoryStore, *, scorer: ScorerName) -
         tasks_sha256=plan.tasks_sha256,
         cases=plan.cases,
         shards=plan.shards,
+        grouped=plan.grouped is True,
     )
     _write_plan(staging, plan)
     return plan

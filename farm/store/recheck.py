@@ -61,7 +61,8 @@ def cache_problems(path: str) -> Iterator[str]:
                 found = [fault for fault in found if fault != "ok"]
                 rows = connection.execute("SELECT digest, value, checksum FROM generations")
                 found += [fault for row in rows if (fault := _fault_of(*row))]
-    except sqlite3.Error as error:
+    # what SQLite says of a damaged schema quotes its bytes, which need not be text
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         found.append(str(error))
     yield from _told(path, found)
 

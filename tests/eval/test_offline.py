@@ -332,6 +332,11 @@ def test_every_other_command_reads_the_store_of_an_evaluation(
     status = farm("status", "--store", store)
     assert status.code == 0, status.err
     assert (status.json["complete"], status.json["evaluated"]) == (True, 30)
+    # what three models answered to ten tasks is no evidence of thirty
+    assert (status.json["accuracy"]["n"], status.json["mean_interval"]["n"]) == (10, 10)
+    assert status.json["accuracy"]["method"] == "student_t"
+    rules = "+".join(evaluation.report()["signature"]["post_processes"])
+    assert f"|post:{rules}|n:30|missing:0|interval:student_t|" in status.json["signature"]
     report = farm("report", "--store", store)
     assert report.code == 0, report.err
     assert report.json["leaderboard"] == evaluation.report()["leaderboard"]

@@ -30,8 +30,12 @@ def recording(
     by: str = "exact_match",
     shards: int = 3,
     done: int | None = None,
+    grouped: bool = False,
 ) -> Recorded:
-    """A run of these cases under a model's name, its first `done` shards judged (None: all)."""
+    """A run of these cases under a model's name, its first `done` shards judged (None: all).
+
+    `grouped` is what the plan says of them.
+    """
     digest = DatasetDigest()
     digest.update([canonical(one) for one in cases])
     texts: dict[str, bytes] = {}
@@ -51,6 +55,7 @@ def recording(
             Shard(name=name, cases=text.count(b"\n"), sha256=sha256(text).hexdigest())
             for name, text in texts.items()
         ),
+        grouped=grouped,
     )
     store = MemoryStore(plan, cases=texts)
     for shard in plan.shards[:done]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from farm.errors import SpecError
+from farm.scoring import registry
 from farm.scoring.explain import Explanation, explain
+from farm.scoring.registry import Scorer
 
 
 def steps(told: Explanation) -> list[tuple[str, str]]:
@@ -96,3 +100,22 @@ def test_a_value_of_thousands_of_digits_is_described_not_written() -> None:
     told = explain("number", "7^9999", ["7^9999"])
     assert told.score == 1.0
     assert told.prediction_steps[-1].text == "a number of 28071 bits"
+
+
+def test_the_best_target_of_a_plugin_is_the_nearest_and_one_that_fails_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its function gives tenths of a distance here, and knows no numbers."""
+
+    def distance(prediction: str, targets: Sequence[str]) -> float:
+        return min(abs(int(prediction) - int(target)) / 10 for target in targets)
+
+    less = Scorer(
+        name="distance", version="1", function=distance, graded=True, higher_is_better=False
+    )
+    monkeypatch.setitem(registry._LOADED, "distance", less)
+    told = explain("distance", "4", ["9", "5", "0"])
+    assert (told.score, told.best_target, told.outcome) == (0.1, 1, "correct")
+    assert explain("distance", "4", ["4"]).best_target == 0
+    lost = explain("distance", "four", ["9"])
+    assert (lost.best_target, lost.outcome) == (None, "unscorable")

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from farm.core.case import ScoredInput
 from farm.core.result import CaseResult
 from farm.errors import SpecError
+from farm.scoring.batch import judge_cases
 from farm.scoring.registry import Scorer, scorer
 from farm.scoring.score import case_judge, is_correct, score, score_many
 
@@ -110,10 +113,32 @@ def test_a_scorer_that_fails_or_leaves_its_range_makes_the_case_unscorable(answe
     )
 
 
-@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), SystemExit()], ids=repr)
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()], ids=repr)
 def test_what_is_no_verdict_on_a_case_is_passed_on(error: BaseException) -> None:
     with pytest.raises(type(error)):
         case_judge(broken(error))("x", "a", ["b"])
+
+
+def test_a_plugin_that_exits_loses_its_case_and_not_the_worker() -> None:
+    """In its function and its questions, one by one and in a batch; an exit of ours passes."""
+
+    def leaves(*_given: object) -> Any:
+        raise SystemExit(3)
+
+    plugin = Scorer(name="leaving", version="1", function=leaves)
+    lost = CaseResult(id="x", correct=False, score=0.0, outcome="unscorable")
+    asked = Scorer(name="leaving", version="1", function=lambda _p, _t: 0.0, reads=leaves)
+    judged = Scorer(name="leaving", version="1", function=lambda _p, _t: 1.0, judges=leaves)
+    for metric in (plugin, asked, judged):
+        assert case_judge(metric)("x", "a", ["b"]) == lost
+    cases = [ScoredInput(id="x", response="a", targets=("b",))]
+    assert judge_cases(cases, replace(plugin, many=leaves)) == [lost]
+    # a signal's handler may exit while a metric of farm's own is at work
+    for own in (replace(plugin, name="f1"), replace(judged, name="f1"), replace(asked, name="f1")):
+        with pytest.raises(SystemExit):
+            case_judge(own)("x", "a", ["b"])
+    with pytest.raises(SystemExit):
+        judge_cases(cases, replace(plugin, name="f1", many=leaves))
 
 
 @pytest.mark.parametrize("error", [OSError(), OwnError(), ValueError()], ids=repr)

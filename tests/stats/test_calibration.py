@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -138,6 +139,17 @@ def test_perplexity_without_tokens_or_beyond_floats_is_null_with_a_reason():
     assert "too large" in huge.reason
 
 
+def test_token_figures_whose_sum_is_beyond_floats_still_have_an_average():
+    """Each is finite, as records may say; the average is no more than the largest."""
+    largest = sys.float_info.max
+    for nll in ([1e308, 1e308], [largest] * 7):
+        result = PerplexityResult.from_token_nll(nll, [1] * len(nll))
+        assert result.avg_neg_log_likelihood == pytest.approx(nll[0], rel=1e-12)
+        assert (result.perplexity, result.total_tokens) == (None, len(nll))
+        assert "too large" in result.reason
+    assert PerplexityResult.from_token_nll([1.0], [2**63 - 1]).perplexity == 1.0
+
+
 @pytest.mark.parametrize(
     ("nll", "counts", "message"),
     [
@@ -145,6 +157,7 @@ def test_perplexity_without_tokens_or_beyond_floats_is_null_with_a_reason():
         ([math.nan], [3], "finite and >= 0"),
         ([1.0], [-1], "whole number"),
         ([1.0], [1.5], "whole number"),
+        ([1.0, 1.0], [1e308, 1e308], "2\\*\\*63 at most"),
         ([1.0, 2.0], [1], "differ"),
         ([1.0, 2.0], [0, 4], "no token"),
     ],

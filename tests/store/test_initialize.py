@@ -65,6 +65,25 @@ def test_the_sample_becomes_four_shards_of_one_case_each(tmp_path: Path) -> None
         assert granted(store, Claim(worker="w1", ttl=9))
 
 
+@pytest.mark.parametrize(
+    ("more", "grouped"),
+    [({}, False), ({"task": "t"}, False), ({"cluster": "k"}, True), ({"sample": 1}, True)],
+)
+def test_the_plan_says_whether_cases_may_belong_together(
+    tmp_path: Path, more: dict[str, object], grouped: bool
+) -> None:
+    """Of any one case; the text of another is none, and a copy says the same. Else not a byte."""
+    told = {"id": "a", "prompt": ',"cluster":"k","sample":1', "targets": ["cluster", "sample"]}
+    records = [{**told, "response": ""}, {**told, "id": "b", "response": "", **more}]
+    (tmp_path / "in.json").write_text(json.dumps(records))
+    init(tmp_path / "store", request(str(tmp_path / "in.json")))
+    assert (plan(tmp_path / "store").grouped is True) == grouped
+    with DirectoryStore(str(tmp_path / "store")) as store:
+        initialize_copy(str(tmp_path / "copy"), store, scorer=SCORER)
+    assert plan(tmp_path / "copy") == plan(tmp_path / "store")
+    assert (b"grouped" in (tmp_path / "store" / "plan.json").read_bytes()) == grouped
+
+
 def test_a_store_holds_its_parts_and_nothing_of_its_making(tmp_path: Path) -> None:
     init(tmp_path / "store")
     assert names(tmp_path / "store") == PARTS

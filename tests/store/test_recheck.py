@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from farm.core.generation import Generation
+from farm.errors import Corrupt
 from farm.store.cache import GenerationCache
 from farm.store.recheck import cache_problems, ledger_problems
 
@@ -45,3 +48,14 @@ def test_many_faults_are_told_in_a_few_lines(tmp_path: Path) -> None:
     assert len(told) == 21
     assert told[0] == f"{path}: line 1 is not an entry"
     assert told[-1] == f"{path}: 979 more faults of this kind"  # the last line may be a cut one
+
+
+def test_a_database_whose_schema_is_no_text_is_damaged(tmp_path: Path) -> None:
+    """SQLite quotes the schema in its message, which Python then cannot decode."""
+    path = tmp_path / "generations.sqlite"
+    GenerationCache(str(path)).close()
+    path.write_bytes(path.read_bytes().replace(b"TABLE generations", b"TABLE gener\xfftions"))
+    (problem,) = cache_problems(str(path))
+    assert "malformed database schema" in problem
+    with pytest.raises(Corrupt, match="malformed database schema"):
+        GenerationCache(str(path))
