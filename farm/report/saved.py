@@ -39,6 +39,12 @@ class _Saved(msgspec.Struct, frozen=True):
     runs: dict[str, RunIdentity] | UnsetType = UNSET
     cases: dict[str, Sequence[CaseResult]] | UnsetType = UNSET
     groups: msgspec.Raw = msgspec.Raw(b"{}")  # by case id, in a leaderboard by model first
+    dataset_cases: int = 0
+    signature: msgspec.Raw = msgspec.Raw(b'""')  # a line, in a leaderboard an object
+
+
+class _Signature(msgspec.Struct, frozen=True):
+    post_processes: tuple[str, ...] = ()
 
 
 def read_saved(data: bytes, *, path: str) -> RunSide:
@@ -65,6 +71,8 @@ def read_saved(data: bytes, *, path: str) -> RunSide:
         complete=saved.complete,
         listed=[case for cases in lists for case in _listed(cases, path)],
         groups=_decoded(saved.groups, dict[str, str], path=path),
+        cases=saved.dataset_cases,
+        post_process=_post_of(_decoded(saved.signature, str, path=path)),
         path=path,
     )
 
@@ -82,6 +90,8 @@ def _of_board(saved: _Saved, runs: Mapping[str, RunIdentity], *, path: str) -> R
         complete=run.complete,
         listed=_listed(cases, path),
         groups=groups.get(model, {}),
+        cases=run.cases,
+        post_process="+".join(_decoded(saved.signature, _Signature, path=path).post_processes),
         path=path,
     )
 
@@ -94,6 +104,8 @@ def _side(
     complete: bool,
     listed: Sequence[CaseResult],
     groups: dict[str, str],
+    cases: int,
+    post_process: str,
     path: str,
 ) -> RunSide:
     if scorer.name == TASKS:  # asked of a model: the ids say which, and of which task they are
@@ -112,7 +124,15 @@ def _side(
         complete=complete,
         cases=_judged(listed, path=path),
         groups=joined(groups),
+        pending=max(0, cases - len(listed)),
+        post_process=post_process or "none",
     )
+
+
+def _post_of(signature: str) -> str:
+    """Give what a signature's line says was done to answers before they were scored."""
+    parts = (part.partition(":") for part in signature.split("|"))
+    return next((value for name, _, value in parts if name == "post"), "")
 
 
 def _trial(id: str, path: str) -> Trial:

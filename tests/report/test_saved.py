@@ -42,6 +42,19 @@ def test_a_saved_run_report_is_the_side_that_its_store_is() -> None:
     assert (side.scorer, side.complete) == ("exact_match@1", True)
 
 
+def test_a_saved_report_tells_what_is_pending_and_what_was_cut_out_of_answers() -> None:
+    """The signature of a gate names both; three of eight cases are not listed here."""
+    runs = json.loads(saved())["runs"]
+    runs["m"]["cases"] = 8
+    signature = {"post_processes": ["extract_letter", "none"]}
+    board = read_saved(saved(runs=runs, signature=signature), path="f")
+    assert (board.pending, board.post_process) == (3, "extract_letter+none")
+    line = "metric:tasks|version:1|post:extract_letter+none|n:5|missing:3"
+    report = _plain(report_of(RUN.store)) | {"dataset_cases": 8, "signature": line}
+    side = read_saved(json.dumps(report).encode(), path="f")
+    assert (side.pending, side.post_process) == (3, "extract_letter+none")
+
+
 @pytest.mark.parametrize(
     "cases",
     [
