@@ -2,6 +2,8 @@
 
 Most cases of a run are right or plainly wrong under a scorer that takes any text; these need no
 call of their own. Whatever is not so plain goes to `farm.scoring.score.case_judge`, one by one.
+So does whatever a plugin scores: its scores may be anything, and what it says of a batch may be
+something else than what it says of a case.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from farm.scoring.score import case_judge
 
 def judge_cases(cases: Sequence[ScoredInput], metric: Scorer) -> list[CaseResult]:
     """Judge cases in order; equal to calling the metric's `case_judge` on each."""
-    if metric.many is None or metric.graded or metric.judges or metric.reads:
+    if metric.many is None or metric.fractional or metric.judges or metric.reads:
         judge = case_judge(metric)
         return [judge(case.id, case.response, targets_of(case)) for case in cases]
     wanted = [
@@ -29,12 +31,7 @@ def judge_cases(cases: Sequence[ScoredInput], metric: Scorer) -> list[CaseResult
     ]
     if not all(wanted):  # a case without a target is unscorable, which no score says
         return _one_by_one(cases, wanted, metric)
-    try:
-        scores = metric.many([case.response for case in cases], wanted)
-    except MemoryError:
-        raise
-    except Exception:  # noqa: BLE001 - a plugin may raise anything; then only its case is lost
-        return _one_by_one(cases, wanted, metric)
+    scores = metric.many([case.response for case in cases], wanted)
     return [
         CaseResult(id=case.id, correct=True, score=1.0, outcome=CORRECT)
         if score == 1.0

@@ -27,6 +27,7 @@ not_a_scorer = 7
 POINTS = """[farm.scorers]
 length = farm_plugin:length
 f1 = farm_plugin:f1
+f1@x = farm_plugin:f1
 other = farm_plugin:misnamed
 seven = farm_plugin:not_a_scorer
 gone = farm_plugin:gone
@@ -90,6 +91,7 @@ def test_a_plugin_cannot_take_a_name_of_farm() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("f1@x", "is not known"),
         ("other", "is no Scorer of that name"),
         ("seven", "is no Scorer of that name"),
         ("gone", "cannot be loaded"),
