@@ -20,10 +20,10 @@ from farm.core.receipt import (
     ReceiptReference,
     build_receipt,
     encode_receipt,
-    receipt_name,
     refer,
 )
 from farm.errors import Corrupt, SpecError
+from farm.runtime.handover import hand_over
 from farm.scoring.batch import judge_cases
 from farm.scoring.registry import Scorer, scorer
 from farm.store.protocol import Store
@@ -124,8 +124,7 @@ class Worker:
                 return
 
     def _execute(self, batch: Batch) -> None:
-        files: dict[str, bytes] = {}
-        scored: list[Scored] = []
+        ready: list[tuple[Scored, bytes]] = []
         for assignment in batch.assignments:
             if self._stopping:
                 break
@@ -133,13 +132,10 @@ class Worker:
             if self._delay_s:  # a sleep of nothing still gives the processor away
                 time.sleep(self._delay_s)
             data, reference = self.score(assignment)
-            files[receipt_name(assignment.shard, assignment.version)] = data
-            scored.append(
-                Scored(shard=assignment.shard, version=assignment.version, receipt=reference)
-            )
+            scored = Scored(shard=assignment.shard, version=assignment.version, receipt=reference)
+            ready.append((scored, data))
         # one sync of the folder serves the whole batch, and nothing is said before it
-        self._store.put_receipts(files)
-        for message in scored:
+        for message in hand_over(self._store, ready):
             self._say(message)
 
     def score(self, assignment: Assignment) -> tuple[bytes, ReceiptReference]:
