@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -40,8 +39,7 @@ class Interrupted(KeyboardInterrupt):
 class CutShort(FarmError):
     """A command was interrupted outside of a run; its exit code is that of the signal."""
 
-    def __init__(self, number: signal.Signals) -> None:
-        again = shlex.join(["farm", *sys.argv[1:]])
+    def __init__(self, number: signal.Signals, *, again: str) -> None:
         self.exit_code = 128 + number
         super().__init__(
             f"interrupted by {number.name}; everything finished is kept, continue with: {again}"
@@ -68,7 +66,9 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except Interrupted as error:
-            raise CutShort(error.number) from error
+            from farm.cli.again import line_of  # here: most commands end by themselves
+
+            raise CutShort(error.number, again=line_of(ctx)) from error
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Unpack
 
 import click
 
-from farm.cli import options
+from farm.cli import again, options
 from farm.cli.init import init_options
 from farm.cli.kinds import Seconds
 from farm.cli.main import fail
@@ -79,13 +80,15 @@ def command(
     """Run to the end and print the report.
 
     Makes the store when there is none. On an existing store, options that are not given are
-    taken from it, so `farm run --store DIR` continues whatever was interrupted.
+    taken from it, so `farm run --store DIR` continues whatever was interrupted. What says how it is
+    run or how --input is read is not kept: give it again, as the command that a run prints does.
     """
     # here and not at the top: anyio loads for 40 ms, which --help does not need
     from farm.runtime.evaluate import exit_code_of, explain
     from farm.runtime.settings import RunSettings
     from farm.runtime.standing import report_of
 
+    again.remember(ctx)
     environment = read_environment()
     settings = run_settings(
         store,
@@ -112,6 +115,7 @@ def command(
     ) as log:
         ensure_store(store, init_options(given), on_events=log.write)
         opened = ctx.with_resource(open_store(store))
+        settings = replace(settings, again=again.command_line(ctx))
         ending = run(opened, settings, on_events=log.write)
     options.print_json(report_of(opened, detail=detail, published=ending.published))
     ledger = opened.ledger()

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
 import stat
@@ -189,6 +190,45 @@ def test_an_interrupted_init_leaves_nothing(
     assert (init.returncode, out) == (code, b"")
     assert err.decode().split("farm: ")[1].startswith(f"interrupted by {number.name}")
     assert not store.exists()
+
+
+def test_the_command_that_is_printed_has_all_that_protects(tmp_path: Path) -> None:
+    """Every option that changes how a run goes on; what the store knows is left out, and so is a
+    clock that stands still: under it no lease of others ever ends."""
+    store = str(tmp_path / "a store")
+    kept = [
+        "--workers", "1", "--lease-ms", "9000", "--delay-ms", "2000", "--deadline-s", "0.5",
+        "--wait", "--max-attempts", "9", "--shards-per-process", "3", "--stall-s", "99.0",
+        "--grace-s", "0.0", "--require-isolation", "os-enforced", "--allow-unisolated",
+        "--no-detail", "--log-format", "json", "--log-file", str(tmp_path / "it's a log"),
+        "--quiet",
+    ]  # fmt: skip
+    known = ["--input", SAMPLE, "--shards", "4", "--name", "m", "--scorer", "exact_match",
+             "--ignore-extra", "--coerce", "--max-text-bytes", "5000"]  # fmt: skip
+    done = farm("run", "--store", store, *known, *kept)
+    assert done.code == 1
+    said = done.failures[-1].split("continue with: farm ")[1].split(" (--deadline-s 0 ")[0]
+    assert shlex.split(said) == ["run", "--store", store, *kept]
+
+    first = ("worker", "--store", store, "--worker-id", "w")
+    assert farm(*first, "--now-ms", "100", "--lease-ms", "10", "--crash-after-claim").code == 86
+    pending = farm("run", "--store", store, "--now-ms", "105", "--quiet")
+    assert pending.code == 1
+    assert f"continue later with: farm run --store '{store}' --quiet (" in pending.failures[-1]
+
+
+def test_an_input_that_was_mapped_is_told_of_its_rules(tmp_path: Path) -> None:
+    """The store keeps no rules of reading: without them its own input has bad records."""
+    given, store = tmp_path / "in.jsonl", str(tmp_path / "store")
+    given.write_text('{"id":"a","q":"p","expected":"y","response":"y"}\n')
+    with_map = ("--input", str(given), "--map", "prompt=q", "--ignore-extra")
+    assert farm("init", "--store", store, *with_map).code == 0
+    refused = farm("run", "--store", store, "--input", str(given))
+    assert refused.code == 1
+    assert refused.failures[0].startswith(
+        f"farm: {store!r} is there already, and --input does not read as what it was made of"
+    )
+    assert farm("run", "--store", store, *with_map).code == 0
 
 
 def test_a_deadline_that_bites_names_the_flag_and_the_way_on(tmp_path: Path) -> None:
