@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from farm.store.initialize import Request
 
 OnEvents = Callable[[Sequence[Event]], None]
+_PULSE_S = 1.0  # between two words of a worker about a slow shard, unless it is to stall sooner
 
 
 def new_invocation_id() -> str:
@@ -314,6 +315,7 @@ def run_settings(store: str, settings: RunSettings) -> RunSettings:
         "--store", os.path.abspath(store),
         "--parent", str(os.getpid()),
         "--delay-ms", str(settings.delay_ms),
+        "--pulse-s", str(min(_PULSE_S, settings.stall_s / 4)),
     ]  # fmt: skip
     if settings.require_isolation:
         command += ["--require-isolation", settings.require_isolation]

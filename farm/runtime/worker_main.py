@@ -27,7 +27,7 @@ from farm.core.message import (
     encode_line,
 )
 from farm.errors import FarmError
-from farm.runtime.worker import Worker
+from farm.runtime.worker import PULSE_S, Worker
 from farm.store.directory import DirectoryStore
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def main(argv: list[str]) -> int:
                 worker_pid=os.getpid(),
                 say=say,
                 delay_s=int(options.get("--delay-ms", "0")) / 1000,
+                pulse_s=float(options.get("--pulse-s", PULSE_S)),
                 open_programs=lambda: _open_sandbox(store, options, opened),
             )
             signal.signal(signal.SIGTERM, lambda *_: worker.stop())

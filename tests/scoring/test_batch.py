@@ -87,3 +87,20 @@ def test_what_a_plugin_says_of_a_batch_changes_no_verdict(
     unscorable = ("unscorable", 0.0)
     last = ("wrong" if less else "correct", 1.0)
     assert told == [("wrong", 0.5), unscorable, unscorable, last]
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (Scorer(name="x", version="1", function=half), list(range(1, 1031))),
+        (scorer("contains"), [*range(8, 1030, 8), 1030]),
+        (scorer("exact_match"), [512, 1024, 1030]),
+    ],
+    ids=["plugin", "one by one", "at once"],
+)
+def test_a_slow_scorer_is_heard_of_case_by_case(metric: Scorer, words: list[int]) -> None:
+    """A plugin may take its time over each case; what farm judges is told of in passing."""
+    told: list[int] = []
+    cases = [ScoredInput(id="a", response="y", expected="y")] * 1030
+    assert len(judge_cases(cases, metric, on_case=told.append)) == 1030
+    assert told == words
