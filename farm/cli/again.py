@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 _META: Final = "farm.again"  # of a click context, which its parents share
+_NOTHING_KEPT: Final = "farm.nothing_kept"
 # What a store says of itself, as do its cases or tasks.
 _KNOWN: Final = {
     "run": frozenset(
@@ -57,13 +58,25 @@ def _written(option: click.Option, value: object) -> list[str]:
 
 
 def remember(ctx: click.Context) -> None:
-    """Have `line_of` say how this command is continued, from now on."""
+    """Have `way_on` say how this command is continued, from now on."""
     ctx.meta[_META] = ctx
 
 
-def line_of(ctx: click.Context) -> str:
-    """Give the command that continues what was called; as it was given, where nobody said how."""
+def keep_nothing(ctx: click.Context) -> None:
+    """Have `way_on` say that what this command makes is gone with it."""
+    ctx.meta[_NOTHING_KEPT] = True
+
+
+def way_on(ctx: click.Context) -> str:
+    """Say what is left of a command that was called and cut short, and how it is continued.
+
+    By the command as it was given, where nobody said how.
+    """
     remembered = ctx.meta.get(_META)
     if isinstance(remembered, click.Context):
-        return command_line(remembered)
-    return shlex.join(["farm", *sys.argv[1:]])
+        line = command_line(remembered)
+    else:
+        line = shlex.join(["farm", *sys.argv[1:]])
+    if ctx.meta.get(_NOTHING_KEPT):
+        return f"nothing of it is kept, start again with: {line}"
+    return f"everything finished is kept, continue with: {line}"

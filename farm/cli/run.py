@@ -89,6 +89,11 @@ def command(
     from farm.runtime.standing import report_of
 
     again.remember(ctx)
+    if given["wait"] and given["now_ms"] >= 0:
+        raise click.UsageError(
+            "--wait: the clock of --now-ms stands still, under it no lease ever ends: leave one of "
+            "the two out."
+        )
     environment = read_environment()
     settings = run_settings(
         store,

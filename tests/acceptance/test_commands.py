@@ -70,6 +70,7 @@ def test_help_reads_as_it_was_agreed(command: str) -> None:
         (("run", "--store", "s", "--lease-ms", "0"), "'--lease-ms': 0 is not in the range"),
         (("run", "--store", "s", "--now-ms", "-2"), "'--now-ms': -2 is not in the range"),
         (("run", "--store", "s", "--now-ms", str(2**63)), "is not in the range"),
+        (("run", "--store", "s", "--now-ms", "5", "--wait"), "the clock of --now-ms stands still"),
         (("run", "--store", "s", "--delay-ms", "60001"), "'--delay-ms': 60001 is not in the"),
         (("run", "--store", "s", "--deadline-s", "-1"), "'--deadline-s': -1.0 is not in the"),
         (("run", "--store", "s", "--deadline-s", "nan"), "'nan' is not a number"),
@@ -388,6 +389,37 @@ def test_the_demo_crashes_a_worker_and_recovers() -> None:
     assert [shard["lease"]["Version"] for shard in snapshot["shards"]] == [2, 1, 1, 1]
     assert set(Path("/tmp").glob("farm-demo-*")) == before
     assert [line["snapshot"]["correct"] for line in farm("demo").lines] == [0, 3]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_demo_that_is_interrupted_ends_as_any_command_does(
+    number: signal.Signals, code: int
+) -> None:
+    """Its folder is gone then: nothing is promised to be kept."""
+    with started("demo", "--workers", "1") as demo:
+        assert demo.stdout is not None
+        assert demo.stdout.readline().startswith(b'{"phase":"after_worker_crash"')
+        demo.send_signal(number)  # while it recovers, which takes the start of a process at least
+        _, err = demo.communicate(timeout=30)
+    assert demo.returncode == code
+    assert err.decode() == (
+        f"farm: interrupted by {number.name}; nothing of it is kept, "
+        "start again with: farm demo --workers 1\n"
+    )
+
+
+def test_few_descriptors_are_told_of_in_one_line(tmp_path: Path) -> None:
+    """Where an event loop can be begun and not be made, the interpreter adds a traceback."""
+    store = initialized(tmp_path, shards=2)
+    for most in range(11, 15):
+        done = subprocess.run(
+            ["sh", "-c", f'ulimit -n {most}; exec "$@"', "sh", FARM, "run", "--store", store,
+             "--quiet"],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode in (1, 3)
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert "too many open files" in done.stderr
 
 
 def test_requeue_opens_only_what_is_quarantined(finished: str) -> None:
