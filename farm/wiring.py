@@ -15,6 +15,7 @@ import msgspec
 
 from farm.core.event import Event, Note, note
 from farm.core.isolation import isolation_of
+from farm.core.moment import moment
 from farm.core.plan import QUALIFICATION, TASKS, Plan, ScorerName, check_identity
 from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
@@ -205,7 +206,7 @@ def run(
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
         tell_if_untold(store, on_events)
         settings = (prepare or isolated)(store.plan, settings)
-        lock.say(f"process {os.getpid()} since {now} (epoch ms)")
+        lock.say(f"process {os.getpid()} since {moment(now)}")
         with Interrupts(leave=lambda number: _leave(number, settings.again)) as interrupts:
             return anyio.run(_evaluate, store, settings, on_events, interrupts, watch)
     finally:

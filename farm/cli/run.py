@@ -100,7 +100,7 @@ def command(
         RunSettings(
             workers=given["workers"],
             ttl_ms=given["lease_ms"],
-            now_ms=options.logical_clock(given["now_ms"]),
+            now_ms=options.logical_clock(given),
             deadline_s=given["deadline_s"],
             wait=given["wait"],
             max_attempts=given["max_attempts"],

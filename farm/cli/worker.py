@@ -49,7 +49,7 @@ def command(
         worker_id=worker_id,
         worker_pid=os.getpid(),
         ttl_ms=given["lease_ms"],
-        now_ms=options.logical_clock(given["now_ms"]),
+        now_ms=options.logical_clock(given),
         delay_ms=given["delay_ms"],
     )
 

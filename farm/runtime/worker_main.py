@@ -61,9 +61,14 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:  # the supervisor is gone, and nobody is left to tell
         return 1
     except Exception as error:  # noqa: BLE001  the worker's top: between processes go records
-        say(Stopped(reason=f"{type(error).__name__}: {error}", exit_code=0))
+        say(Stopped(reason=_named(error), exit_code=0))
         return 1
     return 0
+
+
+def _named(error: Exception) -> str:
+    said = str(error)  # nothing, where memory runs out
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _open_sandbox(

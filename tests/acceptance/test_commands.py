@@ -127,9 +127,19 @@ def test_a_lease_past_the_end_of_time_is_named_and_not_called_pending(tmp_path: 
     for options in (("--now-ms", str(2**63 - 1)), ("--lease-ms", str(2**63 - 1))):
         for command in (("run",), ("worker", "--worker-id", "w")):
             done = farm(*command, "--store", store, *options)
-            assert done.code == 1
-            assert "would end past 2**63 - 1" in done.failures[0]
+            assert done.code == 2
+            assert "would end past 2**63 - 1" in done.err
     assert farm("status", "--store", store).json["shards"][0]["lease"]["Version"] == 0
+
+
+def test_a_pipe_for_the_log_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+    """To open it would wait for a reader, before anything is said."""
+    pipe, store = tmp_path / "log", tmp_path / "store"
+    os.mkfifo(pipe)
+    done = farm("run", "--store", str(store), "--input", SAMPLE, "--log-file", str(pipe))
+    assert (done.code, done.out) == (2, b"")
+    assert "nobody reads this pipe" in done.failures[0]
+    assert not store.exists()
 
 
 def limited(limit: int) -> Callable[[], None]:
