@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from farm.core.event import note
+from farm.errors import Corrupt
 from farm.files.atomic import Folder
 from farm.files.lock import FileLock
+from farm.store.caseorder import dataset_digests
 from farm.store.directory import DirectoryStore
-from tests.faults.runs import assert_complete, farm, make_store, temporaries
+from tests.faults.runs import assert_complete, farm, finish_by_hand, make_store, temporaries
 
 DEAD_PID = 2**22 + 1  # past the largest pid that Linux gives out
 
@@ -192,3 +194,26 @@ def test_a_worker_by_hand_gives_back_a_shard_whose_receipt_has_its_name_taken(
     second = farm(*by_hand)
     assert second.returncode == 0
     assert '"shard":"shard-0","version":2' in second.stdout
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["plan.json", "ledger.json", "events.jsonl", "cases.jsonl", "cases.order",
+     "receipts/shard-0.v1.json"],
+)  # fmt: skip
+def test_a_folder_in_place_of_a_file_is_damage(name: str, tmp_path: Path) -> None:
+    """No disk to be mended: to run the same command again, as for a full one, changes nothing."""
+    store = make_store(str(tmp_path), shards=1)
+    finish_by_hand(store)
+    os.unlink(f"{store}/{name}")
+    os.mkdir(f"{store}/{name}")
+    with pytest.raises(Corrupt, match=f"{name}: a folder, where a file was written"):
+        read_everything(store)
+
+
+def read_everything(store: str) -> None:
+    with DirectoryStore(store) as opened:
+        list(opened.events())
+        opened.read_cases(opened.plan.shards[0])
+        opened.read_receipt(opened.ledger().leases[0])
+    dataset_digests(store, [])
