@@ -8,6 +8,7 @@ All is written by threads of `farm.outlet`, so that a reader who stalls stops no
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -22,6 +23,7 @@ import orjson
 from farm.config import Environment
 from farm.core.event import Event, encode_event, to_dict
 from farm.core.printable import printable, printable_json
+from farm.errors import UsageError
 from farm.files.atomic import storage_errors, write_fully
 from farm.files.stream import STDERR, silence, write_in_time, write_stream
 from farm.outlet import Outlet, dropped
@@ -82,13 +84,28 @@ class Log(AbstractContextManager["Log"]):
                 self._file.close()
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file to append to; a pipe that nobody reads is refused, not waited for."""
+    try:
+        fd = os.open(path, flags | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        reason = "nobody reads this pipe: begin to read it first, or give a file"
+        raise UsageError(f"--log-file: {path!r}: {reason}") from error
+    os.set_blocking(fd, True)
+    return fd
+
+
 class _LogFile:
     """A file that events are appended to; one that fails is given up."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         with storage_errors(path):
-            self._file: BinaryIO | None = open(path, "ab", buffering=0)  # noqa: SIM115  see close
+            self._file: BinaryIO | None = open(  # noqa: SIM115  see close
+                path, "ab", buffering=0, opener=_open_at_once
+            )
 
     def write(self, event: Event) -> None:
         if self._file is None:

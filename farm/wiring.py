@@ -15,6 +15,7 @@ import msgspec
 
 from farm.core.event import Event, Note, note
 from farm.core.isolation import isolation_of
+from farm.core.moment import moment
 from farm.core.plan import QUALIFICATION, TASKS, Plan, ScorerName, check_identity
 from farm.core.vocabulary import METRICS
 from farm.errors import Busy, SpecError, UsageError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from farm.store.initialize import Request
 
 OnEvents = Callable[[Sequence[Event]], None]
+_PULSE_S = 1.0  # between two words of a worker about a slow shard, unless it is to stall sooner
 
 
 def new_invocation_id() -> str:
@@ -204,7 +206,7 @@ def run(
         store.sweep(alive=is_alive)  # first of all: it may free the space that a full disk lacks
         tell_if_untold(store, on_events)
         settings = (prepare or isolated)(store.plan, settings)
-        lock.say(f"process {os.getpid()} since {now} (epoch ms)")
+        lock.say(f"process {os.getpid()} since {moment(now)}")
         with Interrupts(leave=lambda number: _leave(number, settings.again)) as interrupts:
             return anyio.run(_evaluate, store, settings, on_events, interrupts, watch)
     finally:
@@ -314,6 +316,7 @@ def run_settings(store: str, settings: RunSettings) -> RunSettings:
         "--store", os.path.abspath(store),
         "--parent", str(os.getpid()),
         "--delay-ms", str(settings.delay_ms),
+        "--pulse-s", str(min(_PULSE_S, settings.stall_s / 4)),
     ]  # fmt: skip
     if settings.require_isolation:
         command += ["--require-isolation", settings.require_isolation]

@@ -14,6 +14,7 @@ import msgspec
 
 from farm.config import variables_named
 from farm.core.event import Event, note
+from farm.core.moment import moment
 from farm.errors import (
     Busy,
     FarmError,
@@ -109,7 +110,7 @@ def qualify(
             try:
                 if not lock.try_acquire():
                     raise Busy(f"{output!r} is being run by {lock.body()}: wait for it, or end it")
-                lock.say(f"process {os.getpid()} since {int(wall_clock())} (epoch ms)")
+                lock.say(f"process {os.getpid()} since {moment(int(wall_clock()))}")
                 store.sweep(alive=is_alive)
                 files = RunFiles(output)
                 try:

@@ -9,8 +9,9 @@ from importlib.resources import as_file, files
 
 import click
 
-from farm.cli import options
+from farm.cli import again, options
 from farm.cli.kinds import FilledPath
+from farm.cli.main import Interrupted
 from farm.cli.worker import EXIT_INJECTED_CRASH
 from farm.errors import FarmError
 from farm.runtime.standing import report_of
@@ -44,6 +45,7 @@ def command(
 
     qualify: a scripted server is measured in four cells; totals and summary are printed.
     """
+    again.keep_nothing(ctx)  # its folder goes with it
     if what == "eval":
         from farm.cli.demo_eval import show as show_eval  # here: it loads all that asks models
 
@@ -86,7 +88,9 @@ def _recover(store: str, *, workers: int) -> None:
 
     settings = RunSettings(workers=workers, ttl_ms=_LEASE_MS, now_ms=_CLAIMED_AT + _LEASE_MS)
     with open_store(store) as opened:
-        run(opened, run_settings(store, settings), on_events=lambda events: None)
+        ending = run(opened, run_settings(store, settings), on_events=lambda events: None)
+        if ending.signal is not None:
+            raise Interrupted(ending.signal)
         if not opened.ledger().complete:
             raise FarmError("the recovery did not finish: run the demo again")
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from farm.cli import options
-from farm.cli.main import fail
+from farm.cli.main import Interrupted, fail
 from farm.files.tasks import validate_file
 from farm.report.envelope import Envelope, failed, to_json
 from farm.report.markdown import render_markdown
@@ -54,13 +54,15 @@ def _evaluate(folder: Path, tasks: str) -> Envelope:
     selection = Selection(tasks=tasks, models=str(models), shards=_SHARDS)
     ensure_evaluation(store, selection, on_events=lambda events: None)
     with open_store(store) as opened:
-        run_evaluation(
+        ending = run_evaluation(
             opened,
             Asking(models=str(models)),
             RunSettings(workers=_WORKERS, allow_unisolated=True),
             on_events=lambda events: None,
             watch=None,
         )
+        if ending.signal is not None:
+            raise Interrupted(ending.signal)
         return write_reports(opened, costs=costs_of(opened))
 
 

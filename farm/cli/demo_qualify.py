@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 
 from farm.cli import options
+from farm.cli.main import Interrupted
 from farm.errors import FarmError
 from farm.version import VERSION
 
@@ -47,6 +48,8 @@ def show() -> None:
             on_events=lambda events: None,
             farm_version=VERSION,
         )
+        if ended.signal is not None:
+            raise Interrupted(ended.signal)
         run = read_run(output)
         options.print_line({"phase": "run", "totals": totals_of(*run, complete=ended.complete)})
         options.print_line({"phase": "summary", "summary": summarize(*run)})

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
-from click.core import ParameterSource
 
-from farm.cli import eval_options, options
+from farm.cli import again, eval_options, options
 from farm.cli.eval_options import EvalFlags
 from farm.cli.kinds import FilledPath
 from farm.cli.main import fail
@@ -28,12 +26,6 @@ if TYPE_CHECKING:
 
     from farm.report.envelope import Envelope
     from farm.runtime.tally import Tally
-
-
-# what a store says of itself, as do its tasks
-_KNOWN: Final = frozenset(
-    {"store", "tasks", "samples", "limit", "categories", "shards", "allow_bad_tasks"}
-)
 
 
 @click.command()
@@ -70,6 +62,7 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
     from farm.wiring_eval import costs_of, ensure_evaluation, run_evaluation
     from farm.wiring_evalreport import Onlooker, write_reports
 
+    again.remember(ctx)
     environment = read_environment()
     asking = eval_options.asking_of(given)
     log_file = _log_file(store, given, environment)
@@ -94,15 +87,15 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
             write = ctx.with_resource(open_output(given["stream"]))
         watch = Onlooker(opened, tally, write=write)
         with _view(tally, environment, given):
-            again = _command_line(ctx, store)
-            settings = replace(eval_options.settings_of(given), again=again)
+            continuing = again.command_line(ctx)
+            settings = replace(eval_options.settings_of(given), again=continuing)
             ending = run_evaluation(opened, asking, settings, on_events=log.write, watch=watch)
     envelope = write_reports(opened, costs=costs_of(opened))
     if given["stream"] != "-":
         _print(envelope, given["kind"])
     ledger = opened.ledger()
     why = explain(
-        ledger, ending, events=opened.events, deadline_s=given["deadline_s"], command=again
+        ledger, ending, events=opened.events, deadline_s=given["deadline_s"], command=continuing
     )
     if why:
         fail(why)
@@ -157,17 +150,3 @@ def _print(envelope: Envelope, kind: str) -> None:
     if sys.stdout.isatty():
         text = "\n".join(printable(line) for line in text.split("\n"))
     options.write_plain(text.encode())
-
-
-def _command_line(ctx: click.Context, store: str) -> str:
-    """Give the command that continues: all that was given, but for what the store knows itself."""
-    parts = ["farm", "eval", "--store", store]
-    for option in ctx.command.get_params(ctx):
-        name = option.name or ""
-        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if not given or name in _KNOWN or not isinstance(option, click.Option):
-            continue
-        value = ctx.params[name]
-        for one in value if option.multiple else [value]:
-            parts += [option.opts[0]] if option.is_flag else [option.opts[0], str(one)]
-    return shlex.join(parts)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -40,12 +39,9 @@ class Interrupted(KeyboardInterrupt):
 class CutShort(FarmError):
     """A command was interrupted outside of a run; its exit code is that of the signal."""
 
-    def __init__(self, number: signal.Signals) -> None:
-        again = shlex.join(["farm", *sys.argv[1:]])
+    def __init__(self, number: signal.Signals, *, way_on: str) -> None:
         self.exit_code = 128 + number
-        super().__init__(
-            f"interrupted by {number.name}; everything finished is kept, continue with: {again}"
-        )
+        super().__init__(f"interrupted by {number.name}; {way_on}")
 
 
 class LazyGroup(click.Group):
@@ -68,7 +64,9 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except Interrupted as error:
-            raise CutShort(error.number) from error
+            from farm.cli.again import way_on  # here: most commands end by themselves
+
+            raise CutShort(error.number, way_on=way_on(ctx)) from error
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
@@ -109,6 +107,7 @@ def farm() -> None:
 def main() -> None:
     """Run a command; end with its exit code and never with a traceback."""
     open_closed_streams()
+    sys.unraisablehook = _pass_over_half_made_loops
     try:
         code = _run()
     except Interrupted as again:  # while the failure before it was told
@@ -144,6 +143,15 @@ def _run() -> int:
     except Exception as error:  # noqa: BLE001  the last fence: a person gets one line, always
         return _last_words(error)
     return int(code or 0)
+
+
+def _pass_over_half_made_loops(unraisable: sys.UnraisableHookArgs) -> None:
+    """Keep still about an event loop that was not made for want of descriptors.
+
+    The error itself is told; what the interpreter adds when it takes the rest away is a traceback.
+    """
+    if getattr(unraisable.object, "__qualname__", "") != "BaseEventLoop.__del__":
+        sys.__unraisablehook__(unraisable)
 
 
 def fail(message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar
 
@@ -182,9 +183,17 @@ detail = click.option(
 )
 
 
-def logical_clock(now_ms: int) -> int | None:
-    """Give the fixed time of a logical clock, None for the wall clock."""
-    return None if now_ms < 0 else now_ms
+def logical_clock(given: LeaseFlags) -> int | None:
+    """Give the fixed time of a logical clock, None for the wall clock.
+
+    A lease that would end past the last moment there is, is wrong usage.
+    """
+    now_ms = given["now_ms"] if given["now_ms"] >= 0 else int(time.time() * 1000)
+    if now_ms + given["lease_ms"] > LARGEST:
+        raise click.UsageError(
+            f"--lease-ms: a lease of {given['lease_ms']} ms would end past 2**63 - 1."
+        )
+    return None if given["now_ms"] < 0 else now_ms
 
 
 def log_path(

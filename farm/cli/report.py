@@ -13,6 +13,7 @@ from farm.cli.kinds import FilledPath, Name
 from farm.cli.main import fail
 from farm.cli.overwriting import check_result
 from farm.cli.sides import models_of
+from farm.core.ledger import Ledger
 from farm.core.trial import has_trials
 from farm.errors import UsageError
 from farm.scoring.registry import scorer
@@ -184,11 +185,23 @@ def _exit_code(stores: Sequence[DirectoryStore]) -> int:
     for store, ledger in zip(stores, ledgers, strict=True):
         if not ledger.complete:
             done = sum(lease.done for lease in ledger.leases)
-            command = "eval" if has_trials(store.plan) else "run"
             fail(
                 f"{store.path!r} is not complete, {done} of {len(ledger.leases)} shards are done: "
-                f"continue with: farm {command} --store {shlex.quote(store.path)}"
+                f"{_way_on(store, ledger)}"
             )
     if all(ledger.complete for ledger in ledgers):
         return 0
     return 4 if all(ledger.settled for ledger in ledgers) else 1
+
+
+def _way_on(store: DirectoryStore, ledger: Ledger) -> str:
+    """Name the command that goes on; to run again does nothing for a quarantined shard."""
+    path = shlex.quote(store.path)
+    run = f"farm {'eval' if has_trials(store.plan) else 'run'} --store {path}"
+    quarantined = [lease.shard for lease in ledger.leases if lease.quarantined]
+    if not quarantined:
+        return f"continue with: {run}"
+    count = f"{len(quarantined)} {'is' if len(quarantined) == 1 else 'are'} quarantined"
+    requeue = f"farm requeue --store {path} --shard {quarantined[0]}"
+    more = " (and --shard for each of the others)" if len(quarantined) > 1 else ""
+    return f"{count}, open them again with: {requeue}{more}, then continue with: {run}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Unpack
 
 import click
 
-from farm.cli import options
+from farm.cli import again, options
 from farm.cli.init import init_options
 from farm.cli.kinds import Seconds
 from farm.cli.main import fail
@@ -79,20 +80,27 @@ def command(
     """Run to the end and print the report.
 
     Makes the store when there is none. On an existing store, options that are not given are
-    taken from it, so `farm run --store DIR` continues whatever was interrupted.
+    taken from it, so `farm run --store DIR` continues whatever was interrupted. What says how it is
+    run or how --input is read is not kept: give it again, as the command that a run prints does.
     """
     # here and not at the top: anyio loads for 40 ms, which --help does not need
     from farm.runtime.evaluate import exit_code_of, explain
     from farm.runtime.settings import RunSettings
     from farm.runtime.standing import report_of
 
+    again.remember(ctx)
+    if given["wait"] and given["now_ms"] >= 0:
+        raise click.UsageError(
+            "--wait: the clock of --now-ms stands still, under it no lease ever ends: leave one of "
+            "the two out."
+        )
     environment = read_environment()
     settings = run_settings(
         store,
         RunSettings(
             workers=given["workers"],
             ttl_ms=given["lease_ms"],
-            now_ms=options.logical_clock(given["now_ms"]),
+            now_ms=options.logical_clock(given),
             deadline_s=given["deadline_s"],
             wait=given["wait"],
             max_attempts=given["max_attempts"],
@@ -114,6 +122,7 @@ def command(
     ) as log:
         ensure_store(store, init_options(given), on_events=log.write)
         opened = ctx.with_resource(open_store(store))
+        settings = replace(settings, again=again.command_line(ctx))
         ending = run(opened, settings, on_events=log.write)
     options.print_json(report_of(opened, detail=detail, published=ending.published))
     ledger = opened.ledger()

@@ -7,7 +7,7 @@ from typing import Unpack
 
 import click
 
-from farm.cli import options
+from farm.cli import again, options
 from farm.cli.kinds import Name
 from farm.cli.main import Interrupted
 from farm.core.lease import Lease
@@ -30,19 +30,26 @@ class WorkerFlags(options.LeaseFlags, options.IsolationFlags):
 @click.option("--crash-after-claim", is_flag=True, help="Exit 86 once the claim is durable.")
 @options.isolation
 @options.quiet
+@click.pass_context
 def command(
-    store: str, worker_id: str, crash_after_claim: bool, **given: Unpack[WorkerFlags]
+    ctx: click.Context,
+    /,
+    store: str,
+    worker_id: str,
+    crash_after_claim: bool,
+    **given: Unpack[WorkerFlags],
 ) -> None:
     """Claim, score and publish one eligible shard by hand.
 
     Prints one JSON line for the claim and one for the result; with nothing eligible,
     `{"claimed": false}`. A worker that lost its lease meanwhile ends with exit code 1.
     """
+    again.remember(ctx)
     settings = HandSettings(
         worker_id=worker_id,
         worker_pid=os.getpid(),
         ttl_ms=given["lease_ms"],
-        now_ms=options.logical_clock(given["now_ms"]),
+        now_ms=options.logical_clock(given),
         delay_ms=given["delay_ms"],
     )
 

@@ -90,6 +90,20 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     reason: str
 
 
+class Displaced(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="shard.displaced"
+):
+    """The shard has its receipt, but another one is left under the name of this version.
+
+    As a ledger that was restored from a copy finds them. Nobody holds the shard and nobody is to
+    blame: it is given back uncharged, and the name of the next version is free.
+    """
+
+    shard: str
+    version: int
+    reason: str
+
+
 class Noted(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="worker.noted"):
     """Events for the run's stream."""
 
@@ -120,7 +134,9 @@ class Halting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=
     reason: str
 
 
-Message = Ready | Started | Progressed | Scored | Returned | Noted | Pulse | Halting | Stopped
+Message = (
+    Ready | Started | Progressed | Scored | Returned | Displaced | Noted | Pulse | Halting | Stopped
+)
 
 _encoder = msgspec.json.Encoder()
 _batches = msgspec.json.Decoder(Batch)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
-from farm.errors import OutcomeUnknown, StorageError, StorageFull
+from farm.errors import Corrupt, OutcomeUnknown, StorageError, StorageFull
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # errnos by which a file system says that it cannot do a full flush, not that one failed
@@ -127,8 +127,12 @@ class Folder:
                 self._discard(name)
 
     def read(self, name: str) -> bytes:
-        """Read a whole file; raises `FileNotFoundError`, or `StorageError` on anything else."""
-        with storage_errors(self._at(name), passing=(FileNotFoundError,)):
+        """Read a whole file; raises `FileNotFoundError`, or `StorageError` on anything else.
+
+        A folder in its place is damage: `Corrupt`.
+        """
+        path = self._at(name)
+        with storage_errors(path, passing=(FileNotFoundError,)), no_folder(path):
             fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.fd)
             with open(fd, "rb") as file:
                 return file.read()
@@ -198,6 +202,15 @@ def storage_errors(path: str, *, passing: tuple[type[OSError], ...] = ()) -> Ite
         raise
     except OSError as error:
         raise storage_error(path, error) from error
+
+
+@contextlib.contextmanager
+def no_folder(path: str) -> Iterator[None]:
+    """Call it damage where a folder stands in place of a file that was written."""
+    try:
+        yield
+    except IsADirectoryError as error:
+        raise Corrupt(path=path, reason="a folder, where a file was written") from error
 
 
 def storage_error(path: str, error: OSError) -> StorageError:

@@ -94,6 +94,8 @@ def spool(stream: BinaryIO, path: str) -> None:
     with FreshFile(path) as copy:
         while block := _next_of(stream):
             copy.write(block)
+            if len(block) < BLOCK_BYTES and stream.isatty():
+                return  # its end was met; a terminal would be asked for another one
 
 
 def _next_of(stream: BinaryIO) -> bytes:

@@ -29,12 +29,13 @@ from farm.core.message import (
     Scored,
     Started,
 )
-from farm.core.receipt import encode_receipt, receipt_name, refer
+from farm.core.receipt import encode_receipt, refer
 from farm.core.task import TaskSpec, render_prompt
 from farm.core.trial import Trial
 from farm.errors import Busy, Corrupt, Halted, SandboxUnavailable, StorageError
 from farm.runtime.answered import receipt_of, trials_of
 from farm.runtime.desk import Desk, OpenShard, Place
+from farm.runtime.handover import hand_over
 from farm.scoring.trial import TrialJudge, Verdict, runs_programs
 from farm.store.protocol import Store
 
@@ -312,14 +313,12 @@ class Asker:
         ready, self._ready = self._ready, []
         if not ready:
             return
-        files = {receipt_name(one.shard, one.version): data for one, data in ready}
-        await asyncio.to_thread(self._put, files)
-        for scored, _ in ready:
-            self._say(scored)
+        for message in await asyncio.to_thread(self._put, ready):
+            self._say(message)
 
-    def _put(self, files: Mapping[str, bytes]) -> None:
+    def _put(self, ready: Sequence[tuple[Scored, bytes]]) -> Sequence[Message]:
         self._settle()
-        self._store.put_receipts(files)
+        return hand_over(self._store, ready)
 
     async def _beat(self) -> None:
         while True:

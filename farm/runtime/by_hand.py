@@ -64,7 +64,14 @@ def work_once(
     _still_ours(
         store, claimed, now=int(settings.clock()) if settings.now_ms is None else settings.now_ms
     )
-    store.put_receipts({receipt_name(claimed.shard, claimed.version): data})
+    try:
+        store.put_receipts({receipt_name(claimed.shard, claimed.version): data})
+    except Fenced as error:  # nobody holds the shard: a ledger restored from a copy is behind
+        give_back(store, claimed, reason=error.reason)
+        reason = f"{error.reason}; the shard was given back: run the same command again"
+        raise Fenced(
+            action="completion", shard=claimed.shard, version=claimed.version, reason=reason
+        ) from error
     publish = Publish(
         shard=claimed.shard,
         worker=settings.worker_id,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from farm.core.event import Event, Note, note
 from farm.core.ledger import Ledger
+from farm.core.moment import moment
 from farm.errors import Busy, FarmError
 from farm.runtime.interrupts import Interrupts
 from farm.runtime.prospects import Ending, standing
@@ -126,7 +127,7 @@ def _why_unsettled(ledger: Ledger, ending: Ending, *, deadline_s: float, command
         return _explain_returned(ending.returned, command=command)
     until = min((lease.until for lease in ledger.leases if not lease.settled), default=0)
     return (
-        f"pending: {left} leased by other owners, the first until {until} (epoch ms); "
+        f"pending: {left} leased by other owners, the first until {moment(until)}; "
         f"continue later with: {command} (or add --wait)"
     )
 
@@ -138,11 +139,12 @@ def _failed_too_often(names: Sequence[str], events: Iterable[Event]) -> str:
         if event.event == "shard.failed"
     }
     listed = [f"{name}: {reasons[name]}" for name in names[:_SHOWN] if reasons.get(name)]
+    why = f" ({'; '.join(listed)})" if listed else ""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    why = f" ({'; '.join(listed)}{more})" if listed else ""
+    are, them = ("is", "it") if len(names) == 1 else ("are", "them")
     return (
-        f"{', '.join(names)} failed too often and are quarantined{why}; see all of it with "
-        "`farm events`, then `farm requeue` them"
+        f"{', '.join(names[:_SHOWN])}{more} failed too often and {are} quarantined{why}; "
+        f"see all of it with `farm events`, then `farm requeue` {them}"
     )
 
 

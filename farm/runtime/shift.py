@@ -20,6 +20,7 @@ from farm.core.lease import Lease
 from farm.core.message import (
     Assignment,
     Batch,
+    Displaced,
     Halting,
     Message,
     Noted,
@@ -173,7 +174,7 @@ class Shift:
         self._silent_from = anyio.current_time() + _LAST_WORDS_S
         self._listening.deadline = min(self._listening.deadline, self._silent_from)
 
-    def _check_turn(self, message: Started | Scored | Returned) -> None:
+    def _check_turn(self, message: Started | Scored | Returned | Displaced) -> None:
         """Refuse a message about a shard that the worker was never handed under this version.
 
         A shard that was lost meanwhile, and maybe handed to it again, is no fault of the worker.
@@ -233,10 +234,14 @@ class Shift:
                             now=self._settings.now_ms,
                         )
                     )
-            case Returned(shard=shard, version=version, reason=reason):
+            case (
+                Returned(shard=shard, version=version, reason=reason)
+                | Displaced(shard=shard, version=version, reason=reason)
+            ):
                 self._check_turn(message)
                 self._ended(shard)
-                self._hears.returned(shard, reason)
+                if isinstance(message, Returned):  # not to be handed out again in this run
+                    self._hears.returned(shard, reason)
                 lease = self.held.get(shard)
                 if lease is not None and lease.version == version:
                     del self.held[shard]

@@ -20,10 +20,10 @@ from farm.core.receipt import (
     ReceiptReference,
     build_receipt,
     encode_receipt,
-    receipt_name,
     refer,
 )
 from farm.errors import Corrupt, SpecError
+from farm.runtime.handover import hand_over
 from farm.scoring.batch import judge_cases
 from farm.scoring.registry import Scorer, scorer
 from farm.store.protocol import Store
@@ -31,7 +31,7 @@ from farm.store.protocol import Store
 if TYPE_CHECKING:
     from farm.scoring.programs import ProgramRunner
 
-_PROGRESS_S = 5.0  # between two words about a shard whose cases take time; far below any stall
+PULSE_S = 1.0  # between two words about a shard whose cases take time, at the least
 
 _decoder = msgspec.json.Decoder(list[ScoredInput])
 
@@ -70,12 +70,12 @@ def score_shard(
 ) -> Receipt:
     """Score a shard's records into its receipt; the same records give the same verdicts.
 
-    `programs` runs what a metric that runs programs is given; `on_case` is told how many it has
-    run. Raises `SpecError` when such a metric has nobody to run them.
+    `programs` runs what a metric that runs programs is given; `on_case` is told now and then how
+    many cases have their verdict. Raises `SpecError` when such a metric has nobody to run them.
     """
     cases = decode_cases(data, shard)
     if not metric.runs_programs:
-        return build_receipt(judge_cases(cases, metric), worker_pid=worker_pid)
+        return build_receipt(judge_cases(cases, metric, on_case=on_case), worker_pid=worker_pid)
     if programs is None:
         raise SpecError(f"metric {metric.name!r} needs a sandbox, and this worker was given none")
     # here and not at the top: the parser that finds programs loads for 10 ms, and few runs need it
@@ -95,10 +95,12 @@ class Worker:
         worker_pid: int,
         say: Callable[[Message], None],
         delay_s: float = 0.0,
+        pulse_s: float = PULSE_S,
         open_programs: Callable[[], ProgramRunner] | None = None,
     ) -> None:
         """Tell of every step through `say`; `delay_s` is a pause before each shard's scoring.
 
+        How far a shard is that takes its time is told every `pulse_s`, when a case is done.
         `open_programs` is called once, when the first program is to be run; whoever gave it
         closes what it opened.
         """
@@ -108,6 +110,7 @@ class Worker:
         self._worker_pid = worker_pid
         self._say = say
         self._delay_s = delay_s
+        self._pulse_s = pulse_s
         self._open_programs = open_programs
         self._programs: ProgramRunner | None = None
         self._stopping = False
@@ -124,23 +127,25 @@ class Worker:
                 return
 
     def _execute(self, batch: Batch) -> None:
-        files: dict[str, bytes] = {}
-        scored: list[Scored] = []
+        ready: list[tuple[Scored, bytes]] = []
         for assignment in batch.assignments:
             if self._stopping:
                 break
             self._say(Started(shard=assignment.shard, version=assignment.version))
-            if self._delay_s:  # a sleep of nothing still gives the processor away
-                time.sleep(self._delay_s)
+            self._delay(assignment)
             data, reference = self.score(assignment)
-            files[receipt_name(assignment.shard, assignment.version)] = data
-            scored.append(
-                Scored(shard=assignment.shard, version=assignment.version, receipt=reference)
-            )
+            scored = Scored(shard=assignment.shard, version=assignment.version, receipt=reference)
+            ready.append((scored, data))
         # one sync of the folder serves the whole batch, and nothing is said before it
-        self._store.put_receipts(files)
-        for message in scored:
+        for message in hand_over(self._store, ready):
             self._say(message)
+
+    def _delay(self, assignment: Assignment) -> None:
+        """Pause as was asked for, and say that it is a pause."""
+        ends = time.monotonic() + self._delay_s
+        while (left := ends - time.monotonic()) > 0:
+            time.sleep(min(left, self._pulse_s))
+            self._say(Progressed(shard=assignment.shard, version=assignment.version, cases=0))
 
     def score(self, assignment: Assignment) -> tuple[bytes, ReceiptReference]:
         """Score one shard; give its receipt's bytes and the reference to them."""
@@ -165,8 +170,9 @@ class Worker:
 
         def progress(cases: int) -> None:
             nonlocal said
-            if time.monotonic() - said >= _PROGRESS_S:
-                said = time.monotonic()
+            now = time.monotonic()
+            if now - said >= self._pulse_s:
+                said = now
                 self._say(
                     Progressed(shard=assignment.shard, version=assignment.version, cases=cases)
                 )

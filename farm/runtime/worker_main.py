@@ -27,7 +27,7 @@ from farm.core.message import (
     encode_line,
 )
 from farm.errors import FarmError
-from farm.runtime.worker import Worker
+from farm.runtime.worker import PULSE_S, Worker
 from farm.store.directory import DirectoryStore
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def main(argv: list[str]) -> int:
                 worker_pid=os.getpid(),
                 say=say,
                 delay_s=int(options.get("--delay-ms", "0")) / 1000,
+                pulse_s=float(options.get("--pulse-s", PULSE_S)),
                 open_programs=lambda: _open_sandbox(store, options, opened),
             )
             signal.signal(signal.SIGTERM, lambda *_: worker.stop())
@@ -60,9 +61,14 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:  # the supervisor is gone, and nobody is left to tell
         return 1
     except Exception as error:  # noqa: BLE001  the worker's top: between processes go records
-        say(Stopped(reason=f"{type(error).__name__}: {error}", exit_code=0))
+        say(Stopped(reason=_named(error), exit_code=0))
         return 1
     return 0
+
+
+def _named(error: Exception) -> str:
+    said = str(error)  # nothing, where memory runs out
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _open_sandbox(

@@ -35,7 +35,7 @@ class Scorer(msgspec.Struct, frozen=True, kw_only=True):
     whether a target is one this metric can judge (none of a case's targets: the case is
     unscorable), `reads` whether it finds an answer in a response (no: the case is unparsed);
     without them every text will do. `many` scores a batch, and stands only where it is faster
-    than calling `function` for each pair.
+    than calling `function` for each pair; a run, which judges cases, asks it of farm's own alone.
     """
 
     name: str
@@ -114,7 +114,8 @@ def _plugin_names() -> set[str]:
 def _plugin(name: str) -> Scorer:
     from importlib.metadata import entry_points
 
-    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    own = name.partition("@")[0] in METRICS  # such a name says how its scores are to be taken
+    points = [] if own else [point for point in entry_points(group=GROUP) if point.name == name]
     if not points:
         raise SpecError(
             f"metric {name!r} is not known; the metrics are {', '.join(scorer_names())}"

@@ -85,7 +85,9 @@ def score_many(
         )
     try:
         if metric.many is not None:
-            return metric.many(predictions, targets)
+            scores = metric.many(predictions, targets)
+            if len(scores) == len(predictions):  # a plugin may miscount
+                return scores
         if str in set(map(type, targets)):
             targets = [[wanted] if isinstance(wanted, str) else wanted for wanted in targets]
         return list(map(metric.function, predictions, targets))

@@ -75,5 +75,7 @@ def read_extent(fd: int, path: str, extent: Extent) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _unreadable(path: str, error: OSError) -> StorageError:
+def _unreadable(path: str, error: OSError) -> StorageError | Corrupt:
+    if isinstance(error, IsADirectoryError):
+        return Corrupt(path=path, reason="a folder, where a file was written")
     return StorageError(path=path, reason=f"cannot be read, {error.strerror or error}".lower())

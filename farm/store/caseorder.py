@@ -34,7 +34,8 @@ def dataset_digests(directory: str, shards: Sequence[ShardCases]) -> tuple[str, 
     """Return dataset_sha256, tasks_sha256 and the number of cases a store really holds.
 
     Raises Corrupt when the order and the cases do not belong together: a shard that is not in
-    the list, or has too few or too many records, or a line that cannot be one.
+    the list, or has too few or too many records, or a line that cannot be one; and when there
+    is more than the shards' records.
     """
     cases_path = os.path.join(directory, CASES_NAME)
     order_path = os.path.join(directory, ORDER_NAME)
@@ -48,9 +49,22 @@ def dataset_digests(directory: str, shards: Sequence[ShardCases]) -> tuple[str, 
             count += len(stretch)
         for reader in records.values():
             reader.expect_end()
+        _expect_nothing_else(fd, cases_path, shards)
     finally:
         os.close(fd)
     return digest.dataset_sha256, digest.tasks_sha256, count
+
+
+def _expect_nothing_else(fd: int, path: str, shards: Sequence[ShardCases]) -> None:
+    """Raise Corrupt if the file holds bytes of no shard: whoever added them may think they count.
+
+    The extents of a plan are as they were written, one after the other.
+    """
+    written = sum(length for shard in shards for _, length in shard.extents)
+    size = os.fstat(fd).st_size
+    if size != written:
+        reason = f"has {size} bytes, the records of its shards are {written}"
+        raise Corrupt(path=path, reason=reason)
 
 
 def _order(path: str) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint16]]]:

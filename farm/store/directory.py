@@ -35,7 +35,7 @@ from farm.core.plan import Plan, Shard, decode_plan
 from farm.core.progress import fold, missing_events
 from farm.core.receipt import ReceiptReference, check_bytes, receipt_name
 from farm.errors import Corrupt, Fenced, SpecError
-from farm.files.atomic import Folder, storage_errors
+from farm.files.atomic import Folder, no_folder, storage_errors
 from farm.files.lock import FileLock
 from farm.store.casefile import CASES_NAME, open_to_read, read_extent
 from farm.store.journal import Journal
@@ -340,7 +340,7 @@ def _look_of(status: os.stat_result) -> tuple[int, ...]:
 def _must_be_there(path: str) -> Iterator[None]:
     """Translate what the operating system says of a file that the store counts on."""
     try:
-        with storage_errors(path, passing=(FileNotFoundError,)):
+        with storage_errors(path, passing=(FileNotFoundError,)), no_folder(path):
             yield
     except FileNotFoundError as error:
         raise Corrupt(path=path, reason="missing, and the run counts on it") from error

@@ -73,7 +73,7 @@ def check_request(plan: Plan, request: Request, *, store: str) -> None:
     if request.input is not None:
         with contextlib.ExitStack() as stack:
             folder = _scratch(store, stack) if must_spool(request.input) else ""
-            dataset = _digest(_source(request.input, folder), request.rules)
+            dataset = _digest_as_before(_source(request.input, folder), request, store=store)
     given = Identity(
         dataset_sha256=dataset,
         shards=stored.shards if request.shards is None else request.shards,
@@ -261,6 +261,21 @@ def _source(input: str, folder: str) -> Source:
         fd = 0 if input == "-" else stack.enter_context(open(input, "rb")).fileno()
         spool(stack.enter_context(open(fd, "rb", closefd=False)), copy)
     return find_source(copy, spooled_from=input)
+
+
+def _digest_as_before(source: Source, request: Request, *, store: str) -> str:
+    """Digest an input that a store was made of, if it is read by the rules of that time."""
+    try:
+        return _digest(source, request.rules)
+    except SpecError as error:
+        if not error.problems:
+            raise
+        message = (
+            f"{store!r} is there already, and --input does not read as what it was made of: leave "
+            "--input out, or give --map, --auto-id, --coerce, --ignore-extra and --max-text-bytes "
+            "as they were given then"
+        )
+        raise SpecError(message, problems=error.problems, total=error.total) from error
 
 
 def _digest(source: Source, rules: Rules) -> str:

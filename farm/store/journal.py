@@ -17,7 +17,7 @@ from farm.core.event import MAX_LINE_BYTES, Event, Note, decode_event, encode_ev
 from farm.core.ledger import Ledger
 from farm.core.progress import fold, missing_events
 from farm.errors import Corrupt
-from farm.files.atomic import storage_errors, write_fully
+from farm.files.atomic import no_folder, storage_errors, write_fully
 
 _TAIL_BYTES = 4 * MAX_LINE_BYTES  # holds the last whole line and a torn one behind it
 
@@ -88,7 +88,7 @@ class Journal:
     def _open(self) -> None:
         if self._fd < 0:
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            with storage_errors(self.path):
+            with storage_errors(self.path), no_folder(self.path):
                 self._fd = os.open(self.path, flags, 0o600)
 
     def _settle(self, size: int) -> int:
@@ -120,7 +120,11 @@ def read_events(path: str) -> Iterator[Event]:
     `Corrupt` on any other line that is no event, and `StorageError` when reading fails.
     """
     try:
-        with storage_errors(path, passing=(FileNotFoundError,)), open(path, "rb") as file:
+        with (
+            storage_errors(path, passing=(FileNotFoundError,)),
+            no_folder(path),
+            open(path, "rb") as file,
+        ):
             read_line = partial(file.readline, MAX_LINE_BYTES + 1)
             for number, line in enumerate(iter(read_line, b""), start=1):
                 if line.endswith(b"\n") or len(line) > MAX_LINE_BYTES:
@@ -142,7 +146,11 @@ def parse_event(line: bytes, *, path: str, place: str) -> Event:
 def last_seq(path: str) -> int:
     """Give the number of the last whole line, 0 for a file that is missing or has none."""
     try:
-        with storage_errors(path, passing=(FileNotFoundError,)), open(path, "rb") as file:
+        with (
+            storage_errors(path, passing=(FileNotFoundError,)),
+            no_folder(path),
+            open(path, "rb") as file,
+        ):
             line, _ = _last_line(file.fileno(), path=path)
     except FileNotFoundError:
         return 0

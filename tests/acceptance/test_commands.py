@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
 import stat
@@ -69,6 +70,7 @@ def test_help_reads_as_it_was_agreed(command: str) -> None:
         (("run", "--store", "s", "--lease-ms", "0"), "'--lease-ms': 0 is not in the range"),
         (("run", "--store", "s", "--now-ms", "-2"), "'--now-ms': -2 is not in the range"),
         (("run", "--store", "s", "--now-ms", str(2**63)), "is not in the range"),
+        (("run", "--store", "s", "--now-ms", "5", "--wait"), "the clock of --now-ms stands still"),
         (("run", "--store", "s", "--delay-ms", "60001"), "'--delay-ms': 60001 is not in the"),
         (("run", "--store", "s", "--deadline-s", "-1"), "'--deadline-s': -1.0 is not in the"),
         (("run", "--store", "s", "--deadline-s", "nan"), "'nan' is not a number"),
@@ -125,9 +127,19 @@ def test_a_lease_past_the_end_of_time_is_named_and_not_called_pending(tmp_path: 
     for options in (("--now-ms", str(2**63 - 1)), ("--lease-ms", str(2**63 - 1))):
         for command in (("run",), ("worker", "--worker-id", "w")):
             done = farm(*command, "--store", store, *options)
-            assert done.code == 1
-            assert "would end past 2**63 - 1" in done.failures[0]
+            assert done.code == 2
+            assert "would end past 2**63 - 1" in done.err
     assert farm("status", "--store", store).json["shards"][0]["lease"]["Version"] == 0
+
+
+def test_a_pipe_for_the_log_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+    """To open it would wait for a reader, before anything is said."""
+    pipe, store = tmp_path / "log", tmp_path / "store"
+    os.mkfifo(pipe)
+    done = farm("run", "--store", str(store), "--input", SAMPLE, "--log-file", str(pipe))
+    assert (done.code, done.out) == (2, b"")
+    assert "nobody reads this pipe" in done.failures[0]
+    assert not store.exists()
 
 
 def limited(limit: int) -> Callable[[], None]:
@@ -189,6 +201,45 @@ def test_an_interrupted_init_leaves_nothing(
     assert (init.returncode, out) == (code, b"")
     assert err.decode().split("farm: ")[1].startswith(f"interrupted by {number.name}")
     assert not store.exists()
+
+
+def test_the_command_that_is_printed_has_all_that_protects(tmp_path: Path) -> None:
+    """Every option that changes how a run goes on; what the store knows is left out, and so is a
+    clock that stands still: under it no lease of others ever ends."""
+    store = str(tmp_path / "a store")
+    kept = [
+        "--workers", "1", "--lease-ms", "9000", "--delay-ms", "2000", "--deadline-s", "0.5",
+        "--wait", "--max-attempts", "9", "--shards-per-process", "3", "--stall-s", "99.0",
+        "--grace-s", "0.0", "--require-isolation", "os-enforced", "--allow-unisolated",
+        "--no-detail", "--log-format", "json", "--log-file", str(tmp_path / "it's a log"),
+        "--quiet",
+    ]  # fmt: skip
+    known = ["--input", SAMPLE, "--shards", "4", "--name", "m", "--scorer", "exact_match",
+             "--ignore-extra", "--coerce", "--max-text-bytes", "5000"]  # fmt: skip
+    done = farm("run", "--store", store, *known, *kept)
+    assert done.code == 1
+    said = done.failures[-1].split("continue with: farm ")[1].split(" (--deadline-s 0 ")[0]
+    assert shlex.split(said) == ["run", "--store", store, *kept]
+
+    first = ("worker", "--store", store, "--worker-id", "w")
+    assert farm(*first, "--now-ms", "100", "--lease-ms", "10", "--crash-after-claim").code == 86
+    pending = farm("run", "--store", store, "--now-ms", "105", "--quiet")
+    assert pending.code == 1
+    assert f"continue later with: farm run --store '{store}' --quiet (" in pending.failures[-1]
+
+
+def test_an_input_that_was_mapped_is_told_of_its_rules(tmp_path: Path) -> None:
+    """The store keeps no rules of reading: without them its own input has bad records."""
+    given, store = tmp_path / "in.jsonl", str(tmp_path / "store")
+    given.write_text('{"id":"a","q":"p","expected":"y","response":"y"}\n')
+    with_map = ("--input", str(given), "--map", "prompt=q", "--ignore-extra")
+    assert farm("init", "--store", store, *with_map).code == 0
+    refused = farm("run", "--store", store, "--input", str(given))
+    assert refused.code == 1
+    assert refused.failures[0].startswith(
+        f"farm: {store!r} is there already, and --input does not read as what it was made of"
+    )
+    assert farm("run", "--store", store, *with_map).code == 0
 
 
 def test_a_deadline_that_bites_names_the_flag_and_the_way_on(tmp_path: Path) -> None:
@@ -348,6 +399,37 @@ def test_the_demo_crashes_a_worker_and_recovers() -> None:
     assert [shard["lease"]["Version"] for shard in snapshot["shards"]] == [2, 1, 1, 1]
     assert set(Path("/tmp").glob("farm-demo-*")) == before
     assert [line["snapshot"]["correct"] for line in farm("demo").lines] == [0, 3]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_demo_that_is_interrupted_ends_as_any_command_does(
+    number: signal.Signals, code: int
+) -> None:
+    """Its folder is gone then: nothing is promised to be kept."""
+    with started("demo", "--workers", "1") as demo:
+        assert demo.stdout is not None
+        assert demo.stdout.readline().startswith(b'{"phase":"after_worker_crash"')
+        demo.send_signal(number)  # while it recovers, which takes the start of a process at least
+        _, err = demo.communicate(timeout=30)
+    assert demo.returncode == code
+    assert err.decode() == (
+        f"farm: interrupted by {number.name}; nothing of it is kept, "
+        "start again with: farm demo --workers 1\n"
+    )
+
+
+def test_few_descriptors_are_told_of_in_one_line(tmp_path: Path) -> None:
+    """Where an event loop can be begun and not be made, the interpreter adds a traceback."""
+    store = initialized(tmp_path, shards=2)
+    for most in (11, 12):
+        done = subprocess.run(
+            ["sh", "-c", f'ulimit -n {most}; exec "$@"', "sh", FARM, "run", "--store", store,
+             "--quiet"],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode in (1, 3)
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert "too many open files" in done.stderr
 
 
 def test_requeue_opens_only_what_is_quarantined(finished: str) -> None:

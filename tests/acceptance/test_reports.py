@@ -16,6 +16,8 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
+from farm.core.change import Claim, Fail
+from farm.store.directory import DirectoryStore
 from tests.acceptance.shell import SAMPLE, farm, fingerprint, strict_json
 from tests.report.browser import chromium
 
@@ -181,6 +183,32 @@ def test_a_partial_run_is_reported_as_far_as_it_is_and_ends_with_one(partial: st
     report = done.json
     assert report["error"]["code"] == "incomplete"
     assert report["outcomes"]["partial"]["pending"] == report["leaderboard"][0]["n_missing"] > 0
+
+
+def test_a_report_names_the_command_that_helps_a_quarantined_shard(tmp_path: Path) -> None:
+    """1 while there is anything to run, 4 when only requeuing helps; `farm run` ends the same."""
+    store = str(tmp_path / "store")
+    farm("init", "--store", store, "--input", SAMPLE, "--shards", "4")
+    with DirectoryStore(store) as opened:
+        opened.commit([Claim(worker="w", ttl=9, limit=2, now=1)])
+        opened.commit(
+            [
+                Fail(shard=shard, worker="w", version=1, max_attempts=1, reason="it died")
+                for shard in ("shard-0", "shard-1")
+            ]
+        )
+    told = (
+        "2 are quarantined, open them again with: farm requeue --store "
+        f"{store} --shard shard-0 (and --shard for each of the others), then continue with: "
+        "farm run"
+    )
+    both = farm("report", "--store", store)
+    assert both.code == 1
+    assert told in both.failures[0]
+    assert farm("run", "--store", store).code == 4
+    settled = farm("report", "--store", store)
+    assert settled.code == 4
+    assert told in settled.failures[0]
 
 
 def test_reading_a_store_changes_no_file_of_it(stores: dict[str, str]) -> None:

@@ -336,7 +336,7 @@ def test_a_shard_that_ends_its_workers_is_found_among_others_and_it_alone_is_cha
     failed = {event["shard"] for event in events if event["event"] == "shard.failed"}
     (quarantined,) = [event["shard"] for event in events if event["event"] == "shard.quarantined"]
     assert failed == {quarantined}
-    assert f"{quarantined} failed too often and are quarantined ({quarantined}: " in done.err
+    assert f"{quarantined} failed too often and is quarantined ({quarantined}: " in done.err
     assert "exit code 7" in done.failures[-1]
     counted = evaluation.report()["outcomes"]["odd"]
     assert (counted["correct"], counted["pending"]) == (23, 1)

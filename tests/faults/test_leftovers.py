@@ -7,11 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from farm.core.event import note
+from farm.errors import Corrupt
 from farm.files.atomic import Folder
 from farm.files.lock import FileLock
+from farm.store.caseorder import dataset_digests
 from farm.store.directory import DirectoryStore
-from tests.faults.runs import assert_complete, farm, make_store, temporaries
+from tests.faults.runs import assert_complete, farm, finish_by_hand, make_store, temporaries
 
 DEAD_PID = 2**22 + 1  # past the largest pid that Linux gives out
 
@@ -149,3 +153,67 @@ def test_a_finished_run_tells_what_a_killed_one_could_not(tmp_path: Path) -> Non
     told = path.read_bytes()
     assert farm("run", "--store", store, "--quiet").returncode == 0
     assert path.read_bytes() == told  # and then nothing more
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_ledger_restored_from_a_copy_is_run_to_its_end_at_once(
+    workers: int, tmp_path: Path
+) -> None:
+    """What `farm status` advises for a damaged ledger. The copy knows nothing of two receipts that
+    were written since: they cost their shards a version each, nobody an attempt, and the run goes
+    on."""
+    store = make_store(str(tmp_path), cases=40, shards=8)
+    copy = Path(f"{store}/ledger.json").read_bytes()
+    assert farm("run", "--store", store, "--quiet").returncode == 0
+    Path(f"{store}/ledger.json").write_bytes(copy)
+    for shard in range(2, 8):
+        os.unlink(f"{store}/receipts/shard-{shard}.v1.json")
+    done = farm("run", "--store", store, "--quiet", "--workers", str(workers))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert_complete(store)
+    with DirectoryStore(store) as opened:
+        leases = opened.ledger().leases
+        told = [(event.shard, event.fields) for event in opened.events()
+                if event.event == "shard.released"]  # fmt: skip
+    assert [(lease.version, lease.attempts) for lease in leases] == [(2, 0)] * 2 + [(1, 0)] * 6
+    assert {(shard, fields["reason"]) for shard, fields in told} == {
+        ("shard-0", "another receipt was written under this version"),
+        ("shard-1", "another receipt was written under this version"),
+    }
+
+
+def test_a_worker_by_hand_gives_back_a_shard_whose_receipt_has_its_name_taken(
+    tmp_path: Path,
+) -> None:
+    store = make_store(str(tmp_path))
+    Path(f"{store}/receipts/shard-0.v1.json").write_bytes(b"of another life")
+    by_hand = ("worker", "--store", store, "--worker-id", "w")
+    first = farm(*by_hand)
+    assert first.returncode == 1
+    assert "the shard was given back: run the same command again" in first.stderr
+    second = farm(*by_hand)
+    assert second.returncode == 0
+    assert '"shard":"shard-0","version":2' in second.stdout
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["plan.json", "ledger.json", "events.jsonl", "cases.jsonl", "cases.order",
+     "receipts/shard-0.v1.json"],
+)  # fmt: skip
+def test_a_folder_in_place_of_a_file_is_damage(name: str, tmp_path: Path) -> None:
+    """No disk to be mended: to run the same command again, as for a full one, changes nothing."""
+    store = make_store(str(tmp_path), shards=1)
+    finish_by_hand(store)
+    os.unlink(f"{store}/{name}")
+    os.mkdir(f"{store}/{name}")
+    with pytest.raises(Corrupt, match=f"{name}: a folder, where a file was written"):
+        read_everything(store)
+
+
+def read_everything(store: str) -> None:
+    with DirectoryStore(store) as opened:
+        list(opened.events())
+        opened.read_cases(opened.plan.shards[0])
+        opened.read_receipt(opened.ledger().leases[0])
+    dataset_digests(store, [])

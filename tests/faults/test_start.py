@@ -81,14 +81,14 @@ def test_a_signal_while_the_report_is_built_is_one_line(
     Of all that a supervisor does only the report reads the cases.
     """
     store = make_store(str(tmp_path))
-    command = ["run", "--store", store, "--quiet", "--detail"]
+    command = ["run", "--store", store, "--quiet", "--detail", "--now-ms", "5"]
     ended = subprocess.run(
         [sys.executable, "-I", "-c", OPENING, "cases.jsonl", str(int(number)), *command],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert ended.returncode == 128 + number, ended.stderr
     assert_one_line(ended.stderr)
-    assert f"continue with: farm run --store {store}" in ended.stderr
+    assert f"continue with: farm run --store {store} --detail --quiet\n" in ended.stderr
 
 
 def test_a_worker_by_hand_that_is_interrupted_gives_its_shard_back(tmp_path: Path) -> None:

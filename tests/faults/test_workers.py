@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from farm.cli.overview import COMMANDS
+from farm.core.change import Claim, Fail
 from farm.core.event import Event
 from farm.errors import FarmError
 from farm.runtime.evaluate import exit_code_of
@@ -110,3 +111,29 @@ def test_workers_that_cannot_be_started_are_tried_with_growing_pauses(tmp_path: 
         assert states(opened.ledger()) == {"open": 3}
         assert {lease.attempts for lease in opened.ledger().leases} == {0}
     assert pauses == [0.1, 0.5, 2.0]
+
+
+def test_three_quarantined_shards_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    """A run may set hundreds aside; the message stays one that is read."""
+    lines: list[str] = []
+    for shards in (1, 5):
+        folder = tmp_path / str(shards)
+        folder.mkdir()
+        store = make_store(str(folder), shards=shards)
+        with DirectoryStore(store) as opened:
+            opened.commit([Claim(worker="w", ttl=9, limit=shards, now=1)])
+            opened.commit(
+                [
+                    Fail(shard=f"shard-{n}", worker="w", version=1, max_attempts=1, reason="died")
+                    for n in range(shards)
+                ]
+            )
+        ended = farm("run", "--store", store, "--quiet")
+        assert ended.returncode == 4
+        lines.append(ended.stderr)
+    assert "shard-0 failed too often and is quarantined (shard-0: died); " in lines[0]
+    assert "then `farm requeue` it and continue with: farm run" in lines[0]
+    assert (
+        "shard-0, shard-1, shard-2 and 2 more failed too often and are quarantined "
+        "(shard-0: died; shard-1: died; shard-2: died); "
+    ) in lines[1]

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -229,3 +230,25 @@ def test_pipes_and_standard_input_must_be_spooled(tmp_path: Path) -> None:
 def test_a_hostile_name_cannot_forge_a_line_of_the_message(tmp_path: Path) -> None:
     path = str(tmp_path / "a\nall is well.jsonl")
     assert "\n" not in refusal(path)[0]
+
+
+def test_one_end_of_input_at_a_terminal_is_enough(tmp_path: Path) -> None:
+    """A terminal goes on after Ctrl-D, and a read behind it would wait for a second one."""
+
+    class Terminal(io.RawIOBase):
+        reads = iter([RECORD, b""])
+
+        def readable(self) -> bool:
+            return True
+
+        def isatty(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            said = next(self.reads)  # a third read fails the test
+            buffer[: len(said)] = said
+            return len(said)
+
+    copy = tmp_path / "spool"
+    spool(io.BufferedReader(Terminal()), str(copy))
+    assert copy.read_bytes() == RECORD

@@ -75,6 +75,23 @@ def test_renewal_keeps_a_long_shard_alive(tmp_path: Path) -> None:
     assert "shard.fenced" not in names(events)
 
 
+SLOW_PLUGIN = """
+    import time
+    from farm.scoring.registry import Scorer
+    self._scorer = Scorer(name="x", version="1", function=lambda *_: time.sleep(0.25) or 1.0)
+"""
+
+
+@pytest.mark.parametrize(("hook", "delay_ms"), [(SLOW_PLUGIN, 0), ("", 1200)])
+def test_slow_is_not_stalled(tmp_path: Path, hook: str, delay_ms: int) -> None:
+    """`--stall-s` is for progress: each case of a slow scorer is some, and a pause that was asked
+    for is no silence. Both shards take more than twice the limit."""
+    store = make_store(tmp_path, shards=1, cases=5)
+    supervise(store, hook=hook, delay_ms=delay_ms, stall_s=0.5)
+    (lease,) = leases_of(store)
+    assert (lease.done, lease.version, lease.attempts) == (True, 1, 0)
+
+
 @pytest.mark.parametrize("ttl_ms", [1, 20])
 def test_a_lease_shorter_than_the_start_of_a_worker_still_ends(tmp_path: Path, ttl_ms: int) -> None:
     """Leases that run out unrenewed make the next ones longer, and no shard is charged."""

@@ -14,7 +14,6 @@ from farm.core.case import Case
 from farm.core.message import Assignment, Batch, Message, Progressed
 from farm.core.plan import ScorerName, Shard, make_plan
 from farm.errors import SpecError
-from farm.runtime import worker
 from farm.runtime.worker import Worker
 from farm.sandbox.runner import Sandbox
 from farm.store.memory import MemoryStore
@@ -39,11 +38,8 @@ def store_of(*cases: Case) -> MemoryStore:
 BATCH = Batch(assignments=(Assignment(shard="shard-0", version=1, until=1),))
 
 
-def test_the_sandbox_is_opened_by_the_first_shard_and_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Every case is told of here, where five seconds pass between two words otherwise."""
-    monkeypatch.setattr(worker, "_PROGRESS_S", 0.0)
+def test_the_sandbox_is_opened_by_the_first_shard_and_once() -> None:
+    """Every case is told of here, where a second passes between two words otherwise."""
     said: list[Message] = []
     opened: list[Sandbox] = []
 
@@ -51,7 +47,9 @@ def test_the_sandbox_is_opened_by_the_first_shard_and_once(
         opened.append(Sandbox(slots=1))
         return opened[-1]
 
-    made = Worker(store_of(CASE, CASE), worker_pid=1, say=said.append, open_programs=open_programs)
+    made = Worker(
+        store_of(CASE, CASE), worker_pid=1, say=said.append, pulse_s=0, open_programs=open_programs
+    )
     assert opened == []
     made.run([BATCH, BATCH])
     (sandbox,) = opened

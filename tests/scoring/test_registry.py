@@ -32,6 +32,7 @@ length = farm_plugin:length
 f1 = farm_plugin:f1
 raises = farm_plugin:raises
 leaves_bounds = farm_plugin:leaves_bounds
+f1@x = farm_plugin:f1
 other = farm_plugin:misnamed
 seven = farm_plugin:not_a_scorer
 gone = farm_plugin:gone
@@ -107,6 +108,7 @@ def test_a_plugin_cannot_take_a_name_of_farm() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("f1@x", "is not known"),
         ("other", "is no Scorer of that name"),
         ("seven", "is no Scorer of that name"),
         ("gone", "cannot be loaded"),

@@ -195,6 +195,12 @@ except StorageError as error:
         (CASES_NAME, lambda data: data[:-1], "ends 1 bytes before"),
         (CASES_NAME, lambda data: b"\n" + data[1:], "shard-0 has a line that is too short"),
         (CASES_NAME, lambda data: b"{\n" + data[2:], "shard-0 has a line that is too short"),
+        (
+            CASES_NAME,
+            lambda data: data + data[: data.index(b"\n") + 1],
+            "has [0-9]+ bytes, the rec",
+        ),
+        (CASES_NAME, lambda data: data + b"\0", "has [0-9]+ bytes, the records of its shards are"),
         (ORDER_NAME, lambda data: data[:-1], "has an odd length"),
         (ORDER_NAME, lambda data: data[:-2], "has more records than the order file says"),
         (ORDER_NAME, lambda data: data + data[:2], "has fewer records than the order file says"),
