@@ -214,12 +214,11 @@ def test_a_snapshot_edited_in_place_under_an_open_store_is_seen_before_it_is_rep
 
 
 @pytest.mark.parametrize("name", ["ledger.json", "events.jsonl"])
-def test_a_folder_in_the_place_of_a_file_is_an_error_of_the_storage(
-    worked: DirectoryHome, name: str
-) -> None:
+def test_a_folder_in_the_place_of_a_file_is_damage(worked: DirectoryHome, name: str) -> None:
+    """Trying again, as after an error of the storage, would change nothing."""
     (worked.path / name).unlink()
     (worked.path / name).mkdir()
-    with pytest.raises(StorageError, match=f"{name}: is a directory"):
+    with pytest.raises(Corrupt, match=f"{name}: a folder, where a file was written"):
         look_at_everything(worked)
 
 
