@@ -7,6 +7,7 @@ Pure: who runs programs, and behind which walls, is somebody else's business and
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -34,6 +35,7 @@ _OUTCOMES: Final = {
     "error": WRONG,
     "timeout": TIMEOUT,
 }
+_JUDGING: Final = (ast.Name, ast.Assert, ast.Raise)
 
 
 class AssertionVerdict(Protocol):
@@ -94,9 +96,12 @@ class ProgramRunner(Protocol):
 
 
 def is_assertion(target: str) -> bool:
-    """Say whether a target can judge a program: it parses, and holds something to run."""
+    """Say whether a target can judge a program: it parses, and names something or asserts.
+
+    A literal (`42`, `'yes'`) is an answer, which no program can be measured by.
+    """
     tree = parsed(target.strip())
-    return tree is not None and bool(tree.body)
+    return tree is not None and any(isinstance(node, _JUDGING) for node in ast.walk(tree))
 
 
 def judge_programs(

@@ -46,6 +46,6 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     """An error with the place, not a traceback; `main` turns it into one line."""
     program = tmp_path / "program.py"
     program.write_bytes(b"x = '\xff'")
-    done = CliRunner().invoke(sandbox, ["run", str(program), "--assert", "True"])
+    done = CliRunner().invoke(sandbox, ["run", str(program), "--assert", "assert True"])
     assert isinstance(done.exception, SpecError)
     assert "byte 5 does not fit" in str(done.exception)

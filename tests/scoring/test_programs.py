@@ -175,6 +175,11 @@ def test_each_case_is_told_as_it_is_judged() -> None:
         ("def check(f):\n    assert f(1, 2) == 3\ncheck(add)", True),
         ("", False),
         ("# add", False),
+        ("42", False),  # plain answers judge no program
+        ("'yes'", False),
+        ("[1, 2]", False),
+        ("1 == 1", False),
+        ("assert True", True),  # taken at its word
         ("add(1, 2", False),
         ("add(1, 2)\x00", False),
     ],
