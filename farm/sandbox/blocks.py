@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _FAILING_CALLS = ("raises", "fail", "warns", "deprecated_call")
 _RUNNERS = ("unittest", "pytest")
@@ -51,7 +52,7 @@ class Waiting(NamedTuple):
 def block_of(tree: ast.Module) -> Block:
     """Look a block over."""
     named = _other_names(tree)
-    definitions: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = []
+    definitions: list[Definition] = []
     running = list(_running(tree.body, definitions))
     units = [
         Unit(
@@ -93,7 +94,7 @@ def _reached(units: tuple[Unit, ...], names: Iterable[str]) -> set[str]:
     return found
 
 
-def _running(statements: Iterable[ast.AST], definitions: list[ast.stmt]) -> Iterator[ast.AST]:
+def _running(statements: Iterable[ast.AST], definitions: list[Definition]) -> Iterator[ast.AST]:
     """Go through all that runs when the block does; add to `definitions` what it defines."""
     left = list(statements)
     while left:
@@ -144,7 +145,7 @@ def _can_fail(node: ast.AST, named: dict[str, str]) -> bool:
     return name.startswith("assert") or name in _FAILING_CALLS
 
 
-def _is_test(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+def _is_test(one: Definition) -> bool:
     if not isinstance(one, ast.ClassDef):
         return one.name.startswith("test") and _required(one) == 0
     methods = [part.name for part in one.body if isinstance(part, _DEFINITIONS)]
@@ -166,5 +167,6 @@ def _is_runner(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
     called = statement.value.func
-    is_main = isinstance(called, ast.Attribute) and called.attr == "main"
-    return is_main and isinstance(called.value, ast.Name) and called.value.id in _RUNNERS
+    if not isinstance(called, ast.Attribute) or called.attr != "main":
+        return False
+    return isinstance(called.value, ast.Name) and called.value.id in _RUNNERS
