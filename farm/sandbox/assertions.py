@@ -14,6 +14,7 @@ from types import CodeType
 from typing import NamedTuple
 
 from farm.sandbox.blocks import Block, block_of, without_runners
+from farm.scoring.syntax import free_names
 
 # What an assertion writes as type(x) or x.__class__ is asked of the program when x is one of
 # its objects.
@@ -128,24 +129,6 @@ def meant(text: str, mine: frozenset[str], defined: frozenset[str]) -> frozenset
     free = free_names(_parsed(text))
     candidates = free & defined
     return candidates if len(candidates) == 1 and free <= BUILTINS - mine else frozenset()
-
-
-def free_names(tree: ast.AST) -> frozenset[str]:
-    """Return the names a text mentions and does not bind, in whatever scope."""
-    read: set[str] = set()
-    bound: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound.add(node.name)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).split(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            bound.add(node.name)
-    return frozenset(read - bound)
 
 
 class _AskForKind(ast.NodeTransformer):

@@ -14,12 +14,17 @@ from html import unescape
 from typing import NamedTuple
 
 from farm.scoring.extract import Extracted, answer_start, nothing
+from farm.scoring.marks import between_marks, without_marks
 from farm.scoring.syntax import Outline, outline, without_calls
 
 _FENCE = re.compile(
     r"[\ufeff\u200b-\u200d\u2060]*+(?P<quote>(?:[ ]{0,3}>[ ]?){0,4})"  # invisible, or quoted
     r"(?P<indent>[ \t]*)(?:[-*+][ \t]+|\d{1,3}[.)][ \t]+)?(?P<marks>`{3,}|~{3,})(?P<info>.*)"
 )
+# Marks at the end of a sentence or of a token of the chat template open a block, too.
+_LATE_FENCE = re.compile(r"(?P<before>[^`~]*[^`~\s])[ \t]*(?P<fence>(?:`{3,}|~{3,})[^`~\s]*[ \t]*)")
+_MARKS = re.compile("```|~~~")
+_FARTHEST_IN = 3  # spaces before a closing fence, beyond where the opening one stands
 _PYTHON = frozenset(
     (
         "",
@@ -82,6 +87,7 @@ def read_code(reply: str, *, entry_point: str | None = None) -> Extracted:
     if begin is None:
         return nothing("the thinking never ends")
     found = blocks(reply, begin) or _html_blocks(reply, begin)
+    found = _behind_prefilled(reply, begin, found)
     if not found:
         return _bare(reply, begin)
     chosen = _chosen(found, entry_point)
@@ -94,15 +100,16 @@ def read_code(reply: str, *, entry_point: str | None = None) -> Extracted:
 def blocks(reply: str, begin: int = 0) -> list[Block]:
     """Return the fenced blocks of a reply in order, as CommonMark closes them.
 
-    A fence is closed by at least as many of its own marks and nothing else on the line; one
-    that is never closed runs to the end. Marks glued to code or followed by text close it
-    too, where what is before them parses: no program goes on with such a line.
+    A fence is closed by at least as many of its own marks and nothing else on the line, not
+    more than three spaces further in; one that is never closed runs to the end. Marks glued to
+    code or followed by text close it too, where what is before them parses: no program goes on
+    with such a line. Marks that end a line open a block where what follows is code.
     """
     found: list[Block] = []
     opened: re.Match[str] | None = None
     lines: list[str] = []
     place = start = begin
-    tries = _MAX_GLUED
+    tries = late_tries = _MAX_GLUED
     for line in _lines(reply[begin:]):
         bare = line.rstrip("\r\n")
         if opened is not None and opened["quote"]:
@@ -111,6 +118,15 @@ def blocks(reply: str, begin: int = 0) -> list[Block]:
         if opened is None:
             if fence and _opens(fence):
                 opened, lines, start = fence, [], place + len(line)
+            elif (
+                late_tries
+                and _MARKS.search(bare)
+                and (late := _LATE_FENCE.fullmatch(bare[:_MAX_LINE]))
+            ):
+                late_tries -= 1
+                if _goes_on_as_code(reply, place + len(line), late):
+                    opened, lines = _FENCE.match(late["fence"]), []
+                    start = place + len(line)
         elif fence and _closes(fence, opened):
             found.append(_block(opened, lines, start, place))
             opened = None
@@ -129,6 +145,40 @@ def blocks(reply: str, begin: int = 0) -> list[Block]:
     if opened is not None:
         found.append(_block(opened, lines, start, place))
     return found
+
+
+def _goes_on_as_code(reply: str, place: int, late: re.Match[str]) -> bool:
+    """Say whether what follows marks at the end of a line is code, up to the next fence."""
+    fence = _FENCE.match(late["fence"])
+    if fence is None or (fence["info"].strip() and not _is_python(_language(fence))):
+        return False
+    following = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE).search(reply, place)
+    end = following.start() if following else len(reply)
+    return _is_program(without_marks(reply[place:end].splitlines()))
+
+
+def _behind_prefilled(reply: str, begin: int, found: list[Block]) -> list[Block]:
+    """Put first the block that the prompt has opened and the reply only closes, if one is.
+
+    Then the reply begins with code, its first fence has no label, and read as an opening one it
+    would never be closed, or hold nothing that defines anything.
+    """
+    place = begin
+    for line in _lines(reply[begin:]):
+        fence = _FENCE.match(line.rstrip("\r\n"))
+        if fence and fence["marks"]:
+            break
+        place += len(line)
+    else:
+        return found
+    code = _program(reply[begin:place])
+    is_code = _CODE_LINE.match(code) or reply[begin:place].lstrip("\r\n")[:1] in (" ", "\t")
+    if fence["info"].strip() or not is_code or not _is_program(code.split("\n")):
+        return found
+    never_closed = bool(found) and found[-1].end == len(reply)
+    if not never_closed and any(_DEFINITION.search(block.code) for block in found):
+        return found
+    return [Block("", code, begin, place), *blocks(reply, place + len(line))]
 
 
 def _opens(fence: re.Match[str]) -> bool:
@@ -177,7 +227,8 @@ def _lines(text: str) -> list[str]:
 def _closes(fence: re.Match[str], opened: re.Match[str]) -> bool:
     marks = fence["marks"]
     same = marks[0] == opened["marks"][0] and len(marks) >= len(opened["marks"])
-    return same and not fence["info"].strip()
+    too_far_in = fence.start("marks") > opened.start("marks") + _FARTHEST_IN
+    return same and not too_far_in and not fence["info"].strip()
 
 
 def _language(opened: re.Match[str]) -> str:
@@ -202,7 +253,8 @@ def _holds_python(block: Block) -> bool:
 
 
 def _block(opened: re.Match[str], lines: list[str], start: int, end: int) -> Block:
-    return Block(_language(opened), _to_margin(_untranscribed(lines)), start, end)
+    code = _to_margin(_untranscribed(without_marks(lines)))
+    return Block(_language(opened), code, start, end)
 
 
 def _to_margin(lines: Sequence[str]) -> str:
@@ -250,13 +302,16 @@ def _chosen(found: list[Block], entry_point: str | None) -> Extracted:
 
 def _best(python: list[Block], outlines: list[Outline | None], entry_point: str | None) -> int:
     """Return the index of the program: the last block that satisfies the strongest wish."""
+    imported = _imported(outlines)
 
     def defines_entry(index: int) -> bool:
         seen = outlines[index]
-        return seen is not None and entry_point in seen.defines
+        return seen is not None and entry_point in seen.defines - imported[index]
 
     def defines(index: int) -> bool:
         seen = outlines[index]
+        if imported[index]:
+            return False
         if seen is None:  # broken, but this is the program the model meant
             return _DEFINITION.search(python[index].code) is not None
         return seen.has_definition
@@ -273,6 +328,18 @@ def _best(python: list[Block], outlines: list[Outline | None], entry_point: str 
             if wish(index):
                 return index
     return len(python) - 1
+
+
+def _imported(outlines: list[Outline | None]) -> list[frozenset[str]]:
+    """Return for each block the names it imports that an earlier one defines.
+
+    They are that one's, and the block is a test of it, or an example.
+    """
+    found, earlier = [], set[str]()
+    for seen in outlines:
+        found.append(frozenset() if seen is None else seen.imports & earlier)
+        earlier |= frozenset() if seen is None else seen.defines - seen.imports
+    return found
 
 
 def _user(outlines: list[Outline | None], best: int) -> int:
@@ -316,6 +383,8 @@ def _needed(python: list[Block], outlines: list[Outline | None], best: int) -> l
 
 def _bare(reply: str, begin: int) -> Extracted:
     """Take a reply without fences, or its part from the first line of code on."""
+    begin, end = between_marks(reply, begin)
+    reply = reply[:end]
     whole = _program(reply[begin:])
     seen = outline(whole)
     if seen is not None and not seen.is_prose:
