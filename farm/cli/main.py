@@ -23,6 +23,10 @@ from farm.errors import FarmError
 from farm.version import VERSION
 
 _NO_THREAD = "can't start new thread"  # what the interpreter makes of EAGAIN
+# These only look and tell.
+_KEEPS_NOTHING = frozenset(
+    ("status", "verify", "events", "compare", "gate", "tasks", "score", "sandbox", "schema")
+)
 _PATIENCE_S = 2.0  # with a stderr whose reader takes nothing
 
 
@@ -40,12 +44,13 @@ class Interrupted(KeyboardInterrupt):
 class CutShort(FarmError):
     """A command was interrupted outside of a run; its exit code is that of the signal."""
 
-    def __init__(self, number: signal.Signals) -> None:
+    def __init__(self, number: signal.Signals, command: str | None) -> None:
         again = shlex.join(["farm", *sys.argv[1:]])
         self.exit_code = 128 + number
-        super().__init__(
-            f"interrupted by {number.name}; everything finished is kept, continue with: {again}"
-        )
+        left = "everything finished is kept, continue with"
+        if command in _KEEPS_NOTHING:
+            left = "nothing was kept, start again with"
+        super().__init__(f"interrupted by {number.name}; {left}: {again}")
 
 
 class LazyGroup(click.Group):
@@ -68,7 +73,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except Interrupted as error:
-            raise CutShort(error.number) from error
+            raise CutShort(error.number, ctx.invoked_subcommand) from error
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from farm.cli.main import CutShort
 from farm.cli.sandbox import sandbox
 from farm.errors import SpecError
 
@@ -49,3 +51,22 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(sandbox, ["run", str(program), "--assert", "assert True"])
     assert isinstance(done.exception, SpecError)
     assert "byte 5 does not fit" in str(done.exception)
+
+
+@pytest.mark.parametrize("seconds", ["31", "0", "-1", "nan", "inf"])
+def test_a_time_outside_the_range_is_a_wrong_command_line(seconds: str, tmp_path: Path) -> None:
+    """Exit 2, as for any option that cannot be; 1 is for a program that does not pass."""
+    program = tmp_path / "program.py"
+    program.write_text("")
+    command = ["run", str(program), "--assert", "f()", "--timeout-s", seconds]
+    done = CliRunner().invoke(sandbox, command)
+    assert done.exit_code == 2
+    assert "is not above 0 and up to 30" in done.output
+
+
+def test_an_interrupted_command_says_what_is_kept() -> None:
+    """Of a program judged by hand nothing is; of a store everything that was finished."""
+    by_hand = CutShort(signal.SIGINT, "sandbox")
+    assert "SIGINT; nothing was kept, start again with: farm" in str(by_hand)
+    assert "everything finished is kept, continue with" in str(CutShort(signal.SIGINT, "worker"))
+    assert by_hand.exit_code == 130

@@ -124,6 +124,10 @@ def test_a_function_named_like_a_builtin_is_the_programs_where_it_is_what_is_tes
         ("import os, sys, threading, asyncio, http", None),
         ("import sockets, urllib3, ctypeslib", None),  # other names, not parts of ours
         ("x = 'import socket'", None),
+        ("import posix\nposix.system('x')", "os.system"),  # where os has it from
+        ("from posix import system", "os.system"),
+        ("class os:\n    system = 1\nprint(os.system)", None),  # a class of its own
+        ("import os\nclass os(os.A):\n    pass\nos.system", "os.system"),
     ],
 )
 def test_denied_names_are_found_in_the_text(program: str, found: str | None) -> None:
@@ -144,11 +148,22 @@ def test_denied_imports_meet_the_policy_at_run_time_too() -> None:
         "        __import__(name) if how else importlib.import_module(name)\n"
         "    except ImportError as error:\n"
         "        return str(error)\n"
+        "def g(scope):\n"  # in global names of its own
+        "    try:\n"
+        "        exec('import soc' + 'ket', scope)\n"
+        "    except ImportError as error:\n"
+        "        return str(error)\n"
+        "def h():\n"
+        "    try:\n"
+        "        getattr(__import__('posix'), 'sys' + 'tem')('x')\n"
+        "    except ImportError as error:\n"
+        "        return 'os.system' in str(error)\n"
     )
     said = "denied import 'socket': the import policy does not allow it"
     with Sandbox() as policed:
-        work = checked_work(code, [f"f(True) == {said!r}", f"f(False) == {said!r}"], timeout_s=5.0)
-        assert policed.run(work).detail == ""
+        texts = [f"f(True) == {said!r}", f"f(False) == {said!r}", f"g({{}}) == {said!r}"]
+        texts += [f"g({{'__name__': 'json'}}) == {said!r}", "h()"]
+        assert policed.run(checked_work(code, texts, timeout_s=5.0)).detail == ""
 
 
 @pytest.mark.parametrize(
