@@ -70,6 +70,8 @@ def block_of(tree: ast.Module) -> Block:
 
 def waiting(block: Block, elsewhere: frozenset[str]) -> Waiting:
     """Say what waits in a block, of which other assertions mention the names `elsewhere`."""
+    if not block.units:
+        return Waiting(block.can_fail)
     reached = _reached(block.units, block.reads | elsewhere)
     tests = tuple(one.name for one in block.units if one.is_test and one.name not in reached)
     reached = _reached(block.units, block.reads | elsewhere | set(tests))
