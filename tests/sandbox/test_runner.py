@@ -264,9 +264,9 @@ def test_what_was_passed_before_the_timeout_stays_passed(sandbox: Sandbox) -> No
 
 
 def test_an_entry_point_may_be_named_like_a_builtin(sandbox: Sandbox) -> None:
-    """Told so, the program's function is meant even where other builtins are called."""
-    code = "def sum(a, b): return [a, b]"
-    text = "set(sum(1, 2)) == {1, 2}"
+    """Told so, the program's function is meant even beside others that it defines."""
+    code = "def sum(a, b): return [a, b]\ndef both(): return {1, 2}"
+    text = "set(sum(1, 2)) == both()"
     assert sandbox.run(checked_work(code, text, timeout_s=3.0)).outcome == "error"
     told = checked_work(code, text, timeout_s=3.0, entry_point="sum")
     assert sandbox.run(told).outcome == "pass"
