@@ -26,6 +26,9 @@ _KNOWN: Final = {
     ),
     "eval": frozenset({"tasks", "samples", "limit", "categories", "shards", "allow_bad_tasks"}),
 }  # fmt: skip
+_ONLY_LOOK: Final = frozenset(
+    {"status", "verify", "events", "compare", "gate", "tasks", "score", "sandbox", "schema"}
+)
 # What was meant for this once: a clock that stands still never sees a lease expire.
 _ONCE: Final = frozenset({"now_ms", "crash_after_claim"})
 
@@ -77,6 +80,6 @@ def way_on(ctx: click.Context) -> str:
         line = command_line(remembered)
     else:
         line = shlex.join(["farm", *sys.argv[1:]])
-    if ctx.meta.get(_NOTHING_KEPT):
+    if ctx.meta.get(_NOTHING_KEPT) or ctx.invoked_subcommand in _ONLY_LOOK:
         return f"nothing of it is kept, start again with: {line}"
     return f"everything finished is kept, continue with: {line}"

@@ -11,6 +11,7 @@ import msgspec
 
 from farm.core.isolation import LEVELS
 from farm.errors import SpecError
+from farm.sandbox.limits import LONGEST_TIMEOUT_S
 from farm.sandbox.runner import Sandbox, Settings, checked_work
 
 
@@ -26,10 +27,17 @@ def probe() -> None:
         click.echo(json.dumps(runner.probe(), indent=2))
 
 
+def _in_range(ctx: click.Context, option: click.Parameter, value: float) -> float:
+    """Refuse what no program is given, a number that is none included."""
+    if not 0 < value <= LONGEST_TIMEOUT_S:
+        raise click.BadParameter(f"{value:g} is not above 0 and up to {LONGEST_TIMEOUT_S:g}.")
+    return value
+
+
 @sandbox.command()
 @click.argument("file", type=click.File("rb"))
 @click.option("--assert", "assertions", multiple=True, required=True, help="Repeat for more.")
-@click.option("--timeout-s", type=float, default=3.0, show_default=True)
+@click.option("--timeout-s", type=float, default=3.0, show_default=True, callback=_in_range)
 @click.option("--entry-point", help="The function under test, if it is named like a builtin.")
 @click.option("--imports", type=click.Choice(["deny", "allow"]), default="deny", show_default=True)
 @click.option("--require-isolation", type=click.Choice(LEVELS))

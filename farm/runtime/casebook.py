@@ -70,8 +70,8 @@ def _program_row(
     runner: ProgramRunner | None,
 ) -> CaseRow:
     # here and not at the top: the parser that finds programs loads for 10 ms
-    from farm.scoring.code import extract_code
     from farm.scoring.programcase import UNRUN, explain_program, passed_of
+    from farm.scoring.programs import program_of
 
     row = _row(run, case, verdict, answer, lambda *_: None)
     if answer is not None and answer.failure is not None:
@@ -98,7 +98,7 @@ def _program_row(
         else:  # a program may use chance or the clock; the recorded verdict stands
             rule += f"; run again it ends in {told.outcome!r}"
     return msgspec.structs.replace(
-        row, extracted=extract_code(case.response) or None, rule=rule, steps=steps
+        row, extracted=program_of(case.response, assertions) or None, rule=rule, steps=steps
     )
 
 

@@ -9,17 +9,26 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from collections.abc import Iterator
 from types import CodeType
 from typing import NamedTuple
+
+from farm.sandbox.blocks import Block, block_of, without_runners
+from farm.scoring.syntax import free_names
 
 # What an assertion writes as type(x) or x.__class__ is asked of the program when x is one of
 # its objects.
 KIND_OF = "__kind_of__"
-_BUILTINS = frozenset(vars(builtins))
-# A long text that begins like a statement and has a line that asserts needs no closer look.
+BUILTINS = frozenset(vars(builtins))
+# Of these names a text alone does not tell what they reach.
+_REACHING = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__"))
+# A long text that begins like a statement and plainly runs an assert needs no closer look.
 _LONG = 200
 _PLAINLY_A_BLOCK = re.compile(r"\s*(?:(?:def|class|import|from|assert)\b|[A-Za-z_]\w*\s*=[^=])")
 _ASSERT_LINE = re.compile(r"^\s*assert\b", re.MULTILINE)
+_RUNS_ASSERT = re.compile(r"^assert\b", re.MULTILINE)
+_DEFINES = re.compile(r"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
+_MAY_WAIT = re.compile(r"\bdef +test|\bclass +|__main__|\bunittest\b")
 _ASKS_FOR_KIND = re.compile(r"\b(?:type|__class__)\b")
 
 
@@ -33,45 +42,67 @@ class Assertion(NamedTuple):
     code: CodeType
     is_expression: bool
     calls: frozenset[str]  # plain names it calls
-    can_fail: bool  # it asserts, raises, or calls a method named assert...
-    overridable: str  # a builtin it calls on literals and nothing else is called, or ""
+    free: frozenset[str] | None  # names it mentions and does not bind; None: not looked for
+    block: Block
+
+    def names_nothing(self, overridden: frozenset[str]) -> bool:
+        """Say whether this is an expression that can mean nothing of the program.
+
+        `overridden` are the builtins that mean the program's. An `assert` is taken at its word.
+        """
+        if not self.is_expression or self.free is None:
+            return False
+        return self.free <= BUILTINS - overridden - _REACHING
 
 
 def read(text: str) -> Assertion:
     """Compile one assertion; raises `BadAssertion` saying what is wrong with it."""
     asks_for_kind = _ASKS_FOR_KIND.search(text) is not None
-    is_block = len(text) > _LONG and _PLAINLY_A_BLOCK.match(text) and _ASSERT_LINE.search(text)
-    if is_block and not asks_for_kind:
+    if not asks_for_kind and len(text) > _LONG and _plainly_runs_an_assert(text):
         return _read_block(text)
+    tree = _parsed(text)
+    free = free_names(tree)
+    calls = frozenset(
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    )
+    if len(tree.body) == 1 and isinstance(tree.body[0], ast.Assert | ast.Expr):
+        block = Block(free, isinstance(tree.body[0], ast.Assert))  # most are: nothing can wait
+    else:
+        without_runners(tree)
+        block = block_of(tree)
+    if asks_for_kind:
+        tree = ast.fix_missing_locations(_AskForKind().visit(tree))
+    only = tree.body[0] if len(tree.body) == 1 else None
+    try:
+        if isinstance(only, ast.Expr):
+            code = compile(ast.Expression(only.value), "<assertion>", "eval")
+        else:
+            code = compile(tree, "<assertion>", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise BadAssertion(f"the assertion does not compile: {error}") from error
+    return Assertion(code, isinstance(only, ast.Expr), calls, free, block)
+
+
+def _parsed(text: str) -> ast.Module:
     try:
         tree = ast.parse(text.strip(), "<assertion>")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not parse: {error}") from error
     if not tree.body:
         raise BadAssertion("the assertion is empty")
-    calls: list[ast.Call] = []
-    can_fail = False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            calls.append(node)
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            can_fail = can_fail or name.startswith("assert")
-        elif isinstance(node, ast.Assert | ast.Raise):
-            can_fail = True
-    names = frozenset(node.func.id for node in calls if isinstance(node.func, ast.Name))
-    overridable = _overridden_builtin(calls, names) if len(names) == 1 else ""
-    if asks_for_kind:
-        tree = ast.fix_missing_locations(_AskForKind().visit(tree))
-    only = tree.body[0]
-    is_expression = len(tree.body) == 1 and isinstance(only, ast.Expr)
-    try:
-        if is_expression and isinstance(only, ast.Expr):
-            code = compile(ast.Expression(only.value), "<assertion>", "eval")
-        else:
-            code = compile(tree, "<assertion>", "exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise BadAssertion(f"the assertion does not compile: {error}") from error
-    return Assertion(code, is_expression, names, can_fail, overridable)
+    return tree
+
+
+def _plainly_runs_an_assert(text: str) -> bool:
+    if not _PLAINLY_A_BLOCK.match(text) or _MAY_WAIT.search(text):
+        return False
+    if _RUNS_ASSERT.search(text):
+        return True
+    defined = _DEFINES.findall(text)
+    called = len(defined) == 1 and re.search(rf"^{defined[0]}\(", text, re.MULTILINE)
+    return bool(called) and _ASSERT_LINE.search(text) is not None
 
 
 def _read_block(text: str) -> Assertion:
@@ -80,34 +111,27 @@ def _read_block(text: str) -> Assertion:
         code = compile(text.strip(), "<assertion>", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not compile: {error}") from error
-    return Assertion(code, False, frozenset(code.co_names), True, "")
+    names = frozenset(code.co_names).union(*[part.co_names for part in _inner(code)])
+    return Assertion(code, False, frozenset(code.co_names), None, Block(names, True))
 
 
-def _overridden_builtin(calls: list[ast.Call], names: frozenset[str]) -> str:
-    """Return the builtin a task is named like (`sum(10, 15) == 6`), or "".
+def _inner(code: CodeType) -> Iterator[CodeType]:
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield part
+            yield from _inner(part)
 
-    Then it is the only thing called.
-    The call must be on literals, so that a builtin the tests rely on cannot be taken over.
+
+def meant(text: str, mine: frozenset[str], defined: frozenset[str]) -> frozenset[str]:
+    """Return the builtin that means the program's function in one assertion, if any does.
+
+    `defined` are builtins that the program defines anew, `mine` names that earlier assertions
+    have bound. It must be all that the assertion can mean of the program, alone: beside another
+    function of the program, a builtin is what the tests compare with and cannot be taken over.
     """
-    if any(not isinstance(node.func, ast.Name) for node in calls):
-        return ""
-    (name,) = names
-    if name not in _BUILTINS:
-        return ""
-    literal = all(_is_literal(part) for node in calls for part in _arguments(node))
-    return name if literal else ""
-
-
-def _arguments(node: ast.Call) -> list[ast.expr]:
-    return [*node.args, *[keyword.value for keyword in node.keywords]]
-
-
-def _is_literal(node: ast.expr) -> bool:
-    try:
-        ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False
-    return True
+    free = free_names(_parsed(text))
+    candidates = free & defined
+    return candidates if len(candidates) == 1 and free <= BUILTINS - mine else frozenset()
 
 
 class _AskForKind(ast.NodeTransformer):

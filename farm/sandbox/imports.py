@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import importlib
 import os
 import re
@@ -47,7 +48,7 @@ def is_denied(dotted: str) -> str | None:
     for entry in DENIED:
         if dotted == entry or dotted.startswith(entry + "."):
             return entry
-    return None
+    return "os.system" if dotted == "posix.system" else None  # where os has it from
 
 
 def find_denied(tree: ast.AST) -> tuple[str, int] | None:
@@ -61,9 +62,25 @@ def find_denied(tree: ast.AST) -> tuple[str, int] | None:
             continue
         for dotted in _names(node):
             entry = is_denied(dotted)
-            if entry is not None:
+            if entry is not None and not _is_its_own(node, tree):
                 return entry, getattr(node, "lineno", 0)
     return None
+
+
+def _is_its_own(node: ast.AST, tree: ast.AST) -> bool:
+    """Say whether an attribute is one of the program's own `class os`, which it never imports."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return False
+    name, defined = node.value.id, False
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Import | ast.ImportFrom):
+            if any(
+                (alias.asname or alias.name).split(".")[0] in (name, "*") for alias in one.names
+            ):
+                return False
+        elif isinstance(one, ast.ClassDef | ast.FunctionDef):
+            defined = defined or one.name == name
+    return defined
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -74,7 +91,7 @@ def _names(node: ast.AST) -> Iterator[str]:
         for alias in node.names:
             yield f"{node.module}.{alias.name}"
     elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        if node.value.id in ("os", "asyncio"):
+        if node.value.id in ("os", "posix", "asyncio"):
             yield f"{node.value.id}.{node.attr}"
     elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
@@ -89,8 +106,15 @@ _python_import, _python_import_module = builtins.__import__, importlib.import_mo
 def _check(name: str) -> None:
     entry = is_denied(name)
     # two frames up: who asks, the program itself or a library on its behalf
-    if entry is not None and sys._getframe(2).f_globals.get("__name__") == PROGRAM:
+    if entry is not None and not _is_library(sys._getframe(2).f_globals):
         raise ImportError(f"denied import {entry!r}: the import policy does not allow it")
+
+
+def _is_library(scope: dict[str, Any]) -> bool:
+    """Say whether global names are those of a module, and not of the program or its `exec`."""
+    name = scope.get("__name__")
+    module = sys.modules.get(name) if type(name) is str and name != PROGRAM else None
+    return module is not None and module.__dict__ is scope
 
 
 def _guarded_import(name: str, *rest: Any, **named: Any) -> ModuleType:
@@ -115,3 +139,5 @@ def deny_at_run_time() -> None:
     builtins.__import__ = cast("Any", _guarded_import)
     importlib.import_module = _guarded_import_module
     os.system = cast("Any", _refused)
+    with contextlib.suppress(ImportError):  # Windows has no such module
+        cast("Any", _python_import("posix")).system = _refused

@@ -41,9 +41,10 @@ def abi() -> int:
         return 0
 
 
-def build(*, read: Iterable[str], scratch: str | None) -> int:
+def build(*, read: Iterable[str], scratch: str | None, names: Iterable[str] = ()) -> int:
     """Return the descriptor of a ruleset: read beneath `read`, work beneath `scratch`.
 
+    Beneath `names` directories can be listed, as a search for modules does, and no file read.
     Paths that do not exist are skipped. Raises `OSError` where Landlock is missing.
     """
     version = abi()
@@ -59,6 +60,8 @@ def build(*, read: Iterable[str], scratch: str | None) -> int:
     ruleset = kernel.syscall(_CREATE, ctypes.addressof(buffer), size)
     for path in read:
         _add(ruleset, path, _READ & handled)
+    for path in names:
+        _add(ruleset, path, _READ_DIR & handled)
     _add(ruleset, "/dev/null", _DEVICE & handled)
     if scratch is not None:
         _add(ruleset, scratch, _SCRATCH & handled)

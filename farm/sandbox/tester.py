@@ -10,11 +10,15 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import re
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion
+from farm.sandbox.blocks import CHECK, Waiting, waiting
+from farm.sandbox.collected import call_tests
 from farm.sandbox.frames import PeerBroke, PeerGone
 from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
@@ -29,14 +33,15 @@ _LONGEST_TEXT = 500
 class Names(dict[str, Any]):
     """The assertions' global names: their own, then Python's, then the program's, live.
 
-    `overridden` names builtins that are meant as the program's.
+    `overridden` names builtins that are meant as the program's; for each assertion its own.
     """
 
-    def __init__(self, session: Session, overridden: frozenset[str]) -> None:
+    def __init__(self, session: Session, program: Program) -> None:
         super().__init__(__name__="tests", __builtins__=builtins)
         self[assertions.KIND_OF] = session.kind_of
         self._session = session
-        self.overridden = overridden
+        self._program = program
+        self.overridden: frozenset[str] = frozenset()
         self.kept: dict[str, Any] = {}  # objects of the program met in this assertion
 
     def __missing__(self, name: str) -> object:
@@ -60,6 +65,49 @@ class Names(dict[str, Any]):
             name for name, value in self.items() if getattr(value, "__module__", "") == "tests"
         )
 
+    def settle(self, text: str, one: Assertion) -> None:
+        """Find out which builtins mean the program's in one assertion."""
+        entry = self._program.entry
+        self.overridden = frozenset((entry,)) if entry else frozenset()
+        mentioned = one.block.mentions & _PYTHONS_OWN.keys()
+        if entry or not mentioned:
+            return
+        defined = frozenset(name for name in mentioned if self._defines(name))
+        if defined:
+            self.overridden = assertions.meant(text, frozenset(self), defined)
+
+    def _defines(self, name: str) -> bool:
+        """Say whether the program has a global of its own that is named like a builtin."""
+        pattern = rf"\b(?:def|class|as|import)\s+{name}\b|^{name}\b(?!\s*\()"
+        if re.search(pattern, self._program.code, re.MULTILINE) is None:
+            return False  # to ask takes a round trip, for each builtin the tests use
+        try:
+            self._session.look_up(name)
+        except KeyError:
+            return False
+        return True
+
+    def under_test(self) -> object:
+        """Return the function under test; raises `BadAssertion` when nothing says which it is."""
+        name = self._program.entry
+        if not name:
+            listed = self._program.functions
+            if len(listed) != 1:
+                raise BadAssertion(
+                    f"the block judges nothing: nothing calls {CHECK}, and the program defines "
+                    f"{len(listed)} functions, not one; add the call, or name the entry point"
+                )
+            name = listed[0]
+        return self._session.look_up(name)
+
+
+class Program(NamedTuple):
+    """What is known of the program: its text, the function under test, those it defines."""
+
+    code: str
+    entry: str | None
+    functions: tuple[str, ...]
+
 
 def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
     """Judge one job over the pipes of its candidate and report to `verdict`.
@@ -75,7 +123,7 @@ def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
     try:
         session.start(job["code"], imports=job["imports"])
         read = _read_all(job["assertions"])  # while the candidate is at work
-        loading = _load(session)
+        loading, functions = _load(session)
     except NotReady as error:
         tell({"load": "harness", "why": str(error)})
         return False
@@ -86,29 +134,33 @@ def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
             _judge_in_process(session, job["assertions"], tell)
             clean = False
         else:
-            clean &= _judge_all(session, read, job["entry_point"], tell)
+            program = Program(job["code"], job["entry_point"], functions)
+            clean &= _judge_all(session, program, job["assertions"], read, tell)
     tell({"end": True})
     return clean and not session.borrowed
 
 
-def _load(session: Session) -> Json:
-    """See the program compiled and run; say how it went."""
+def _load(session: Session) -> tuple[Json, tuple[str, ...]]:
+    """See the program compiled and run; say how it went, and which functions it then has."""
     try:
         reply = session.finish_start()
         if "syntax" in reply:
-            return {"load": "syntax_error", "why": _cut(reply["syntax"])}
+            return {"load": "syntax_error", "why": _cut(reply["syntax"])}, ()
         if "denied" in reply:
             name, line = reply["denied"], reply["line"]
             why = f"denied import {name!r}, line {line}: the import policy does not allow it"
-            return {"load": "error", "why": why}
+            return {"load": "error", "why": why}, ()
         session.value_of(reply)
     except NotReady:
         raise
     except PeerGone:
-        return {"load": "error", "why": "the program ended its process while it was loaded"}
+        return {"load": "error", "why": "the program ended its process while it was loaded"}, ()
     except BaseException as error:  # noqa: BLE001  # what the program raises, whatever it is
-        return {"load": "error", "why": _say(error)}
-    return {"load": "ok"}
+        return {"load": "error", "why": _say(error)}, ()
+    named = reply.get("names")
+    promised = named if type(named) is dict else {}
+    functions = [name for name, packed in promised.items() if "class" not in packed]
+    return {"load": "ok"}, tuple(functions)
 
 
 def _read_all(texts: Sequence[str]) -> list[Assertion | BadAssertion]:
@@ -123,39 +175,44 @@ def _read_all(texts: Sequence[str]) -> list[Assertion | BadAssertion]:
 
 def _judge_all(
     session: Session,
+    program: Program,
+    texts: Sequence[str],
     read: list[Assertion | BadAssertion],
-    entry: str | None,
     tell: Callable[[Json], None],
 ) -> bool:
     """Judge assertions in turn; return whether each ended in a plain yes or no."""
-    good = [one for one in read if isinstance(one, Assertion)]
-    called = frozenset().union(*[one.calls for one in good])
-    overridden = {entry} if entry else set()
-    if not entry and called <= _PYTHONS_OWN.keys():  # nothing else can be what is tested
-        overridden = {one.overridable for one in good if one.overridable}
-    names = Names(session, frozenset(overridden))
+    names = Names(session, program)
+    mentions = [one.block.mentions if isinstance(one, Assertion) else frozenset() for one in read]
     plain = True
     for index, one in enumerate(read):
-        result, why = _judge(names, one)
+        if isinstance(one, BadAssertion):
+            result, why = "error", str(one)
+        else:
+            elsewhere = frozenset().union(*mentions[:index], *mentions[index + 1 :])
+            result, why = _judge(names, texts[index], one, waiting(one.block, elsewhere))
         plain &= result != "error"
         tell({"i": index, "r": result, "why": _cut(why), "trust": sorted(session.trust)})
     return plain
 
 
-def _judge(names: Names, one: Assertion | BadAssertion) -> tuple[str, str]:
-    """Run one assertion; return its result and what to say about it."""
-    if isinstance(one, BadAssertion):
-        return "error", str(one)
+def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str, str]:
+    """Run one assertion and what it leaves to be called; return its result and why."""
     names.kept.clear()
     try:
+        names.settle(text, one)
+        if one.names_nothing(names.overridden):
+            return "error", "the expression names nothing of the program, so it judges nothing"
         value = eval(one.code, names)  # noqa: S307  # the assertions are ours to run
         if one.is_expression:
             if value is None and one.calls & names.own_functions():
                 return "pass", ""  # check(f) of a block that came before: it raises when it fails
             passed = bool(value)
             return ("pass", "") if passed else ("assertion_fail", "the expression is false")
-        if not one.can_fail and not one.calls & names.own_functions():
-            return "error", "the block contains no assert, so it judges nothing"
+        called = sum(call_tests(names[name]) for name in left.tests)
+        if left.check and not called:
+            names[CHECK](names.under_test())
+        elif not left.judges and not called and not one.calls & names.own_functions():
+            return "error", _why_nothing(one)
     except PeerGone:
         return "error", "the program ended its process"
     except PeerBroke as error:
@@ -164,9 +221,23 @@ def _judge(names: Names, one: Assertion | BadAssertion) -> tuple[str, str]:
         return "error", f"the program raised {_say(error)}"
     except AssertionError as error:
         return "assertion_fail", str(error)
+    except BadAssertion as error:
+        return "error", str(error)
     except BaseException as error:  # noqa: BLE001  # tests and program may raise anything
-        return "error", _say(error)
+        return "assertion_fail" if _is_failure(error) else "error", _say(error)
     return "pass", ""
+
+
+def _why_nothing(one: Assertion) -> str:
+    if any(unit.can_fail for unit in one.block.units):
+        return "the block judges nothing: what asserts stands in functions that nothing calls"
+    return "the block contains no assert, so it judges nothing"
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Say whether a test failed in pytest's words, as `pytest.raises` and `pytest.fail` do."""
+    outcomes = sys.modules.get("_pytest.outcomes")  # who has not imported it cannot fail so
+    return outcomes is not None and isinstance(error, outcomes.Failed)
 
 
 def _judge_in_process(session: Session, texts: Sequence[str], tell: Callable[[Json], None]) -> None:

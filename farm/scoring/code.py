@@ -9,60 +9,30 @@ a broken program is still handed on, so that it is judged as broken.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from html import unescape
-from typing import NamedTuple
 
 from farm.scoring.extract import Extracted, answer_start, nothing
-from farm.scoring.syntax import Outline, outline, without_calls
+from farm.scoring.fences import (
+    DEFINITION,
+    FENCE,
+    PLAIN,
+    Block,
+    blocks,
+    html_blocks,
+    is_program,
+    is_python,
+    lines_of,
+    to_margin,
+    untranscribed,
+)
+from farm.scoring.marks import between_marks
+from farm.scoring.syntax import Outline, outline
 
-_FENCE = re.compile(
-    r"[\ufeff\u200b-\u200d\u2060]*+(?P<quote>(?:[ ]{0,3}>[ ]?){0,4})"  # invisible, or quoted
-    r"(?P<indent>[ \t]*)(?:[-*+][ \t]+|\d{1,3}[.)][ \t]+)?(?P<marks>`{3,}|~{3,})(?P<info>.*)"
-)
-_PYTHON = frozenset(
-    (
-        "",
-        "python",
-        "python3",
-        "py",
-        "py3",
-        "python2",
-        "ipython",
-        "ipython3",
-        "pycon",
-        "pyi",
-        "code",
-        "text/x-python",
-        "python-repl",
-    )
-)
-_PLAIN = frozenset(("text", "plaintext", "txt", "none", "plain"))
-_VERSIONED = re.compile(r"(?:i?python|py)-?[23](?:\.\d{1,2}){0,2}|[\w./\\-]{1,200}\.pyi?")
-_GLUED = re.compile(r"(?P<code>.*?[^`~\s])[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*")
-_MAX_GLUED = 20  # fences not on a line of their own that are looked at, each by parsing
-_QUOTE = re.compile(r"(?:[ ]{0,3}>[ ]?){1,4}")
-_PRE = re.compile(
-    r"<(pre|code)(?:\s[^<>]{0,200})?>(?:\s{0,8}<code(?:\s[^<>]{0,200})?>)?", re.IGNORECASE
-)
 _CODE_LINE = re.compile(
     r"(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[:(]|import\s+[\w.]+\s*(?:$|,|as\s)"
     r"|from\s+[\w.]+\s+import\s|@\w+|#!|>>> ",
     re.MULTILINE,
 )
-_DEFINITION = re.compile(r"^(?:async\s+)?(?:def|class)\s+\w", re.MULTILINE)
-_MAX_LINE = 2000
 _MAX_CUTS = 50  # ends tried when prose follows bare code
-_TRANSCRIPT = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: |$)")
-
-
-class Block(NamedTuple):
-    """One fenced block: its language, its lines brought to the margin, its place."""
-
-    language: str
-    code: str
-    start: int
-    end: int
 
 
 def extract_code(reply: str, *, entry_point: str | None = None) -> str:
@@ -81,7 +51,8 @@ def read_code(reply: str, *, entry_point: str | None = None) -> Extracted:
     begin = answer_start(reply)
     if begin is None:
         return nothing("the thinking never ends")
-    found = blocks(reply, begin) or _html_blocks(reply, begin)
+    found = blocks(reply, begin) or html_blocks(reply, begin)
+    found = _behind_prefilled(reply, begin, found)
     if not found:
         return _bare(reply, begin)
     chosen = _chosen(found, entry_point)
@@ -91,143 +62,40 @@ def read_code(reply: str, *, entry_point: str | None = None) -> Extracted:
     return behind if behind.found else chosen
 
 
-def blocks(reply: str, begin: int = 0) -> list[Block]:
-    """Return the fenced blocks of a reply in order, as CommonMark closes them.
+def _behind_prefilled(reply: str, begin: int, found: list[Block]) -> list[Block]:
+    """Put first the block that the prompt has opened and the reply only closes, if one is.
 
-    A fence is closed by at least as many of its own marks and nothing else on the line; one
-    that is never closed runs to the end. Marks glued to code or followed by text close it
-    too, where what is before them parses: no program goes on with such a line.
+    Then the reply begins with code, its first fence has no label, and read as an opening one it
+    would never be closed, or hold nothing that defines anything.
     """
-    found: list[Block] = []
-    opened: re.Match[str] | None = None
-    lines: list[str] = []
-    place = start = begin
-    tries = _MAX_GLUED
-    for line in _lines(reply[begin:]):
-        bare = line.rstrip("\r\n")
-        if opened is not None and opened["quote"]:
-            bare = _QUOTE.sub("", bare, count=1) if _QUOTE.match(bare) else bare
-        fence = _FENCE.match(bare)
-        if opened is None:
-            if fence and _opens(fence):
-                opened, lines, start = fence, [], place + len(line)
-        elif fence and _closes(fence, opened):
-            found.append(_block(opened, lines, start, place))
-            opened = None
-        elif opened["marks"] in bare and tries and (last := _glued(bare, opened)) is not None:
-            tries -= 1
-            if _is_program([*lines, last]):
-                end = place + len(last)
-                found.append(_block(opened, [*lines, last], start, end))
-                reopened = fence is not None and _opens(fence) and _is_python(_language(fence))
-                opened, lines, start = fence if reopened else None, [], place + len(line)
-            else:
-                lines.append(bare)
-        else:
-            lines.append(bare)
-        place += len(line)
-    if opened is not None:
-        found.append(_block(opened, lines, start, place))
-    return found
-
-
-def _opens(fence: re.Match[str]) -> bool:
-    # marks after the marks would be inline code on one line, not a fence
-    return not ("`" in fence["info"] and fence["marks"][0] == "`")
-
-
-def _glued(line: str, opened: re.Match[str]) -> str | None:
-    """Return the code before closing marks that share their line, or None without such."""
-    bare = line.lstrip()
-    if bare.startswith(opened["marks"]):
-        return ""
-    glued = _GLUED.fullmatch(line[:_MAX_LINE])
-    if glued is None or not glued["marks"].startswith(opened["marks"]):
-        return None
-    return glued["code"]
-
-
-def _is_program(lines: list[str]) -> bool:
-    seen = outline(_to_margin(_untranscribed(lines)))
-    return seen is not None and not seen.is_prose
-
-
-def _html_blocks(reply: str, begin: int) -> list[Block]:
-    """Return what stands in ``<pre>`` or ``<code>`` over several lines, its entities resolved."""
-    found: list[Block] = []
-    lowered = reply.lower() if len(reply.lower()) == len(reply) else reply
     place = begin
-    while opened := _PRE.search(reply, place):
-        end = lowered.find(f"</{opened.group(1).lower()}>", opened.end())
-        if end < 0:
+    for line in lines_of(reply[begin:]):
+        fence = FENCE.match(line.rstrip("\r\n"))
+        if fence and fence["marks"]:
             break
-        inside = re.sub(r"</code>\s{0,8}\Z", "", reply[opened.end() : end], flags=re.IGNORECASE)
-        code = _to_margin([line.rstrip("\r\n") for line in _lines(unescape(inside))])
-        if "\n" in code.strip("\n") or _DEFINITION.search(code):
-            found.append(Block("", code, opened.end(), end))
-        place = end
-    return found
-
-
-def _lines(text: str) -> list[str]:
-    # splitlines() alone would also split at form feeds and U+2028, which code may hold
-    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
-
-
-def _closes(fence: re.Match[str], opened: re.Match[str]) -> bool:
-    marks = fence["marks"]
-    same = marks[0] == opened["marks"][0] and len(marks) >= len(opened["marks"])
-    return same and not fence["info"].strip()
-
-
-def _language(opened: re.Match[str]) -> str:
-    info = opened["info"].strip().lstrip("{. ").lower()
-    return re.split(r"[\s,{}:=]", info, maxsplit=1)[0] if info else ""
-
-
-def _is_python(language: str) -> bool:
-    return language in _PYTHON or _VERSIONED.fullmatch(language) is not None
+        place += len(line)
+    else:
+        return found
+    code = _program(reply[begin:place])
+    is_code = _CODE_LINE.match(code) or reply[begin:place].lstrip("\r\n")[:1] in (" ", "\t")
+    if fence["info"].strip() or not is_code or not is_program(code.split("\n")):
+        return found
+    never_closed = bool(found) and found[-1].end == len(reply)
+    if not never_closed and any(DEFINITION.search(block.code) for block in found):
+        return found
+    return [Block("", code, begin, place), *blocks(reply, place + len(line))]
 
 
 def _holds_python(block: Block) -> bool:
     """Say whether a block is Python by its label, or by what stands in it under another."""
-    if _is_python(block.language):
+    if is_python(block.language):
         return bool(block.code)
-    if block.language in _PLAIN and _DEFINITION.search(block.code):
+    if block.language in PLAIN and DEFINITION.search(block.code):
         return True
-    if block.language not in _PLAIN and not _DEFINITION.search(block.code):
+    if block.language not in PLAIN and not DEFINITION.search(block.code):
         return False
     seen = outline(block.code)
     return seen is not None and not seen.is_prose
-
-
-def _block(opened: re.Match[str], lines: list[str], start: int, end: int) -> Block:
-    return Block(_language(opened), _to_margin(_untranscribed(lines)), start, end)
-
-
-def _to_margin(lines: Sequence[str]) -> str:
-    """Drop the white space all lines begin with, and outer blank lines."""
-    full = [line for line in lines if line.strip()]
-    if not full:
-        return ""
-    first, last = min(full), max(full)
-    margin = 0
-    while (
-        margin < len(first) and first[margin] in " \t" and last[: margin + 1] == first[: margin + 1]
-    ):
-        margin += 1
-    text = "\n".join(line[margin:] if line.strip() else "" for line in lines)
-    return text.strip("\n").rstrip() + "\n"
-
-
-def _untranscribed(lines: list[str]) -> list[str]:
-    """Turn an interpreter session into the program typed in it, without its output."""
-    filled = [line for line in lines if line.strip()]
-    if not filled or not filled[0].lstrip().startswith(">>>"):
-        return lines
-    typed = [line.lstrip()[4:] for line in lines if _TRANSCRIPT.match(line)]
-    program = without_calls("\n".join(typed))
-    return typed if program is None else program.split("\n")
 
 
 def _chosen(found: list[Block], entry_point: str | None) -> Extracted:
@@ -250,19 +118,22 @@ def _chosen(found: list[Block], entry_point: str | None) -> Extracted:
 
 def _best(python: list[Block], outlines: list[Outline | None], entry_point: str | None) -> int:
     """Return the index of the program: the last block that satisfies the strongest wish."""
+    imported = _imported(outlines)
 
     def defines_entry(index: int) -> bool:
         seen = outlines[index]
-        return seen is not None and entry_point in seen.defines
+        return seen is not None and entry_point in seen.defines - imported[index]
 
     def defines(index: int) -> bool:
         seen = outlines[index]
+        if imported[index]:
+            return False
         if seen is None:  # broken, but this is the program the model meant
-            return _DEFINITION.search(python[index].code) is not None
+            return DEFINITION.search(python[index].code) is not None
         return seen.has_definition
 
     def is_labelled(index: int) -> bool:
-        return python[index].language not in {"", *_PLAIN}
+        return python[index].language not in {"", *PLAIN}
 
     def parses(index: int) -> bool:
         seen = outlines[index]
@@ -273,6 +144,18 @@ def _best(python: list[Block], outlines: list[Outline | None], entry_point: str 
             if wish(index):
                 return index
     return len(python) - 1
+
+
+def _imported(outlines: list[Outline | None]) -> list[frozenset[str]]:
+    """Return for each block the names it imports that an earlier one defines.
+
+    They are that one's, and the block is a test of it, or an example.
+    """
+    found, earlier = [], set[str]()
+    for seen in outlines:
+        found.append(frozenset() if seen is None else seen.imports & earlier)
+        earlier |= frozenset() if seen is None else seen.defines - seen.imports
+    return found
 
 
 def _user(outlines: list[Outline | None], best: int) -> int:
@@ -316,12 +199,14 @@ def _needed(python: list[Block], outlines: list[Outline | None], best: int) -> l
 
 def _bare(reply: str, begin: int) -> Extracted:
     """Take a reply without fences, or its part from the first line of code on."""
+    begin, end = between_marks(reply, begin)
+    reply = reply[:end]
     whole = _program(reply[begin:])
     seen = outline(whole)
     if seen is not None and not seen.is_prose:
         return Extracted(text=whole, start=begin, end=len(reply), rule="the whole reply")
     place = begin
-    for line in _lines(reply[begin:]):
+    for line in lines_of(reply[begin:]):
         if _CODE_LINE.match(line):
             return _from_line(reply, place)
         place += len(line)
@@ -330,7 +215,7 @@ def _bare(reply: str, begin: int) -> Extracted:
 
 def _from_line(reply: str, start: int) -> Extracted:
     """Take code up to where prose follows it; if nothing parses, all of it."""
-    lines = _lines(reply[start:])
+    lines = lines_of(reply[start:])
     ends = [
         number
         for number, line in enumerate(lines)
@@ -352,4 +237,4 @@ def _from_line(reply: str, start: int) -> Extracted:
 
 
 def _program(text: str) -> str:
-    return _to_margin(_untranscribed([line.rstrip("\r\n") for line in _lines(text)]))
+    return to_margin(untranscribed([line.rstrip("\r\n") for line in lines_of(text)]))

@@ -8,32 +8,35 @@ and None: no n samples say anything about more than n.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import operator
 from collections.abc import Iterable
+from typing import SupportsIndex
 
 from farm.errors import SpecError
 
 
-def pass_at_k(n: int, c: int, k: int) -> float | None:
+def pass_at_k(n: SupportsIndex, c: SupportsIndex, k: SupportsIndex) -> float | None:
     """Return the chance that k of n samples, c of them right, hold a right one.
 
     None where k > n. Raises SpecError unless 0 <= c <= n, n >= 1 and k >= 1, all integers.
     """
-    _check(n, c, k)
-    if k > n:
+    of, right, drawn = _checked(n, c, k)
+    if drawn > of:
         return None
-    return 1.0 if n - c < k else -math.expm1(_log_none(n, c, k))
+    return 1.0 if of - right < drawn else -math.expm1(_log_none(of, right, drawn))
 
 
-def pass_hat_k(n: int, c: int, k: int) -> float | None:
+def pass_hat_k(n: SupportsIndex, c: SupportsIndex, k: SupportsIndex) -> float | None:
     """Return the chance that k of n samples, c of them right, are all right.
 
     None where k > n. Raises SpecError as `pass_at_k` does.
     """
-    _check(n, c, k)
-    if k > n:
+    of, right, drawn = _checked(n, c, k)
+    if drawn > of:
         return None
-    return 0.0 if c < k else math.exp(_log_none(n, n - c, k))
+    return 0.0 if right < drawn else math.exp(_log_none(of, of - right, drawn))
 
 
 def mean_pass_at_k(tasks: Iterable[tuple[int, int]], k: int) -> float | None:
@@ -57,14 +60,21 @@ def _log_none(n: int, marked: int, k: int) -> float:
     return math.fsum(math.log1p(-many / (n - taken)) for taken in range(few))
 
 
-def _check(n: int, c: int, k: int) -> None:
-    for name, value in (("n", n), ("c", c), ("k", k)):
-        # a boolean counts as an integer to Python, and is a task's verdict put in wrongly
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise SpecError(f"{name} is {value!r}; give a count of samples, an integer")
-    if n < 1:
-        raise SpecError(f"n is {n}; give the samples of one task, at least 1")
-    if not 0 <= c <= n:
-        raise SpecError(f"c is {c}; give how many of the {n} samples are right")
-    if k < 1:
-        raise SpecError(f"k is {k}; give a number of draws, at least 1")
+def _checked(n: SupportsIndex, c: SupportsIndex, k: SupportsIndex) -> tuple[int, int, int]:
+    of, right, drawn = _count("n", n), _count("c", c), _count("k", k)
+    if of < 1:
+        raise SpecError(f"n is {of}; give the samples of one task, at least 1")
+    if not 0 <= right <= of:
+        raise SpecError(f"c is {right}; give how many of the {of} samples are right")
+    if drawn < 1:
+        raise SpecError(f"k is {drawn}; give a number of draws, at least 1")
+    return of, right, drawn
+
+
+def _count(name: str, value: SupportsIndex) -> int:
+    """Return a count as Python's own integer, whichever kind a table of counts holds."""
+    # a boolean counts as an integer to Python, and is a task's verdict put in wrongly
+    if not isinstance(value, bool):
+        with contextlib.suppress(TypeError):
+            return operator.index(value)
+    raise SpecError(f"{name} is {value!r}; give a count of samples, an integer")

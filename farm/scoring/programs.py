@@ -7,6 +7,8 @@ Pure: who runs programs, and behind which walls, is somebody else's business and
 
 from __future__ import annotations
 
+import ast
+import builtins
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -24,7 +26,7 @@ from farm.core.result import (
 )
 from farm.errors import SandboxLost
 from farm.scoring.code import extract_code
-from farm.scoring.syntax import parsed
+from farm.scoring.syntax import free_names, outline, parsed
 
 # What a program's own fate makes of its case; anything else a runner says is no verdict.
 _OUTCOMES: Final = {
@@ -34,6 +36,8 @@ _OUTCOMES: Final = {
     "error": WRONG,
     "timeout": TIMEOUT,
 }
+_BUILTINS: Final = frozenset(vars(builtins))
+_JUDGING: Final = (ast.Name, ast.Assert, ast.Raise)
 
 
 class AssertionVerdict(Protocol):
@@ -94,9 +98,39 @@ class ProgramRunner(Protocol):
 
 
 def is_assertion(target: str) -> bool:
-    """Say whether a target can judge a program: it parses, and holds something to run."""
+    """Say whether a target can judge a program: it parses, and names something or asserts.
+
+    A literal (`42`, `'yes'`) is an answer, which no program can be measured by.
+    """
     tree = parsed(target.strip())
-    return tree is not None and bool(tree.body)
+    return tree is not None and any(isinstance(node, _JUDGING) for node in ast.walk(tree))
+
+
+def program_of(response: str, targets: Sequence[str]) -> str:
+    """Take the program out of a response, "" if there is none.
+
+    Of several blocks those are preferred that define what the assertions call.
+    """
+    code = extract_code(response)
+    named = frozenset().union(*[_names_of(target) for target in targets]) - _BUILTINS
+    missing = named - _defined(code)
+    if not code or not missing:
+        return code
+    for name in sorted(missing):
+        other = extract_code(response, entry_point=name)
+        if len(named - _defined(other)) < len(missing):
+            code, missing = other, named - _defined(other)
+    return code
+
+
+def _names_of(target: str) -> frozenset[str]:
+    tree = parsed(target.strip())
+    return frozenset() if tree is None else free_names(tree)
+
+
+def _defined(code: str) -> frozenset[str]:
+    seen = outline(code)
+    return frozenset() if seen is None else seen.defines
 
 
 def judge_programs(
@@ -146,7 +180,7 @@ def judge_program(
         return Judged(_unrun(case.id, UNSCORABLE))
     if not case.response or case.response.isspace():
         return Judged(_unrun(case.id, EMPTY))
-    code = extract_code(case.response)
+    code = program_of(case.response, assertions)
     if not code:
         return Judged(_unrun(case.id, UNPARSED))
     try:

@@ -234,14 +234,14 @@ def _letter() -> Scorer:
 
 
 def _code_exec() -> Scorer:
-    return Scorer(name="code_exec", version="1", function=_needs_sandbox, needs=("sandbox",))
+    return Scorer(name="code_exec", version="2", function=_needs_sandbox, needs=("sandbox",))
 
 
 def _code_exec_by(name: str) -> Scorer:
     from farm.scoring.programrules import rules_of
 
     rules_of(name)  # raises for what is no rule
-    return Scorer(name=name, version="1", function=_needs_sandbox, needs=("sandbox",))
+    return Scorer(name=name, version="2", function=_needs_sandbox, needs=("sandbox",))
 
 
 def _needs_sandbox(prediction: str, targets: Sequence[str]) -> float:

@@ -24,6 +24,7 @@ class Outline(NamedTuple):
 
     defines: frozenset[str]
     reads: frozenset[str]
+    imports: frozenset[str]  # those of `defines` that are imported
     has_definition: bool  # a function or class at the top level
     is_prose: bool  # nothing but bare names and constants, as one word of English would be
 
@@ -46,19 +47,40 @@ def outline(source: str) -> Outline | None:
     if tree is None:
         return None
     defines: set[str] = set()
+    imports: set[str] = set()
     has_definition = False
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             has_definition = True
             defines.add(statement.name)
         elif isinstance(statement, ast.Import | ast.ImportFrom):
-            defines.update((name.asname or name.name).split(".")[0] for name in statement.names)
+            imports.update((name.asname or name.name).split(".")[0] for name in statement.names)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
             defines.update(_stored(statement))
     nodes = list(ast.walk(tree))
     reads = {node.id for node in nodes if isinstance(node, ast.Name) and _loads(node)}
     prose = all(_is_wordlike(statement) for statement in tree.body)
-    return Outline(frozenset(defines), frozenset(reads), has_definition, prose)
+    return Outline(
+        frozenset(defines | imports), frozenset(reads), frozenset(imports), has_definition, prose
+    )
+
+
+def free_names(tree: ast.AST) -> frozenset[str]:
+    """Return the names a text mentions and does not bind, in whatever scope."""
+    read: set[str] = set()
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if _loads(node) else bound).add(node.id)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+    return frozenset(read - bound)
 
 
 def without_calls(source: str) -> str | None:

@@ -194,14 +194,14 @@ def test_a_page_tells_of_each_program_and_with_another_run_of_each_assertion(
         with Sandbox() as sandbox:
             again = {row.id: row for row in case_rows([run], programs={"code_exec": sandbox})}
     assert rows["right"].extracted == ADD
-    assert rows["half"].rule == "code_exec@1: 1 of 2 assertions passed"
+    assert rows["half"].rule == "code_exec@2: 1 of 2 assertions passed"
     assert rows["half"].steps == ("assertion: 'add(1, 2) == 3'", "assertion: 'add(0, 0) == 0'")
-    assert rows["prose"].rule == "code_exec@1: the response holds no program"
+    assert rows["prose"].rule == "code_exec@2: the response holds no program"
     assert again["half"].steps == (
         "pass: 'add(1, 2) == 3'",
         "assertion_fail ('the expression is false'): 'add(0, 0) == 0'",
     )
-    assert again["denied"].rule.startswith("code_exec@1: 0 of 1 assertion passed; denied import")
+    assert again["denied"].rule.startswith("code_exec@2: 0 of 1 assertion passed; denied import")
 
 
 def test_a_page_can_run_programs_and_other_formats_cannot(
@@ -224,7 +224,7 @@ def test_time_and_imports_stand_in_the_scorers_name(tmp_path: Path) -> None:
     done = farm("run", "--store", store, *given)
     judged = {one["id"]: one["outcome"] for part in done.json["receipts"] for one in part["cases"]}
     assert judged == {"late": "timeout", "shell": "correct"}
-    assert done.json["scorer"] == {"name": "code_exec@0.5s,allow", "version": "1"}
+    assert done.json["scorer"] == {"name": "code_exec@0.5s,allow", "version": "2"}
     assert farm("verify", "--store", store).json["ok"] is True
     other = farm("run", "--store", store, *given[:2], "--scorer", "code_exec")
     assert other.code == 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from farm.cli.again import way_on
 from farm.cli.sandbox import sandbox
 from farm.errors import SpecError
 
@@ -46,6 +48,31 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     """An error with the place, not a traceback; `main` turns it into one line."""
     program = tmp_path / "program.py"
     program.write_bytes(b"x = '\xff'")
-    done = CliRunner().invoke(sandbox, ["run", str(program), "--assert", "True"])
+    done = CliRunner().invoke(sandbox, ["run", str(program), "--assert", "assert True"])
     assert isinstance(done.exception, SpecError)
     assert "byte 5 does not fit" in str(done.exception)
+
+
+@pytest.mark.parametrize("seconds", ["31", "0", "-1", "nan", "inf"])
+def test_a_time_outside_the_range_is_a_wrong_command_line(seconds: str, tmp_path: Path) -> None:
+    """Exit 2, as for any option that cannot be; 1 is for a program that does not pass."""
+    program = tmp_path / "program.py"
+    program.write_text("")
+    command = ["run", str(program), "--assert", "f()", "--timeout-s", seconds]
+    done = CliRunner().invoke(sandbox, command)
+    assert done.exit_code == 2
+    assert "is not above 0 and up to 30" in done.output
+
+
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("sandbox", "nothing of it is kept, start again with: farm"),
+        ("worker", "everything finished is kept, continue with: farm"),
+    ],
+)
+def test_an_interrupted_command_says_what_is_kept(command: str, left: str) -> None:
+    """Of a program judged by hand nothing is; of a store everything that was finished."""
+    ctx = click.Context(click.Group())
+    ctx.invoked_subcommand = command
+    assert way_on(ctx).startswith(left)

@@ -27,7 +27,7 @@ def store_of(*cases: Case) -> MemoryStore:
     text = b"".join(canonical(case) + b"\n" for case in cases)
     shard = Shard(name="shard-0", cases=len(cases), sha256=sha256(text).hexdigest())
     plan = make_plan(
-        identity=replace(plan_of().identity, scorer=ScorerName(name="code_exec", version="1")),
+        identity=replace(plan_of().identity, scorer=ScorerName(name="code_exec", version="2")),
         tasks_sha256="0" * 64,
         cases=len(cases),
         shards=(shard,),

@@ -5,25 +5,44 @@ from __future__ import annotations
 import pytest
 
 from farm.sandbox import assertions
+from farm.sandbox.blocks import waiting
 from farm.sandbox.imports import find_denied
 from farm.sandbox.runner import Sandbox, checked_work
 
 
 @pytest.mark.parametrize(
-    ("text", "is_expression", "can_fail"),
+    ("text", "is_expression", "judges"),
     [
-        ("add(1, 2) == 3", True, False),
+        ("add(1, 2) == 3", True, False),  # its value does
         ("assert add(1, 2) == 3", False, True),
         ("x = add(1, 2)\nassert x == 3", False, True),
         ("    assert x\n", False, True),  # outer white space is not part of it
         ("x = add(1, 2)", False, False),
         ("raise AssertionError('no')", False, True),
+        ("if add(1, 2) != 3:\n    raise ValueError", False, True),
+        # what libraries assert by, however it was imported
+        ("import pytest\nwith pytest.raises(ValueError):\n    add('a', 1)", False, True),
+        ("from pytest import raises\nwith raises(ValueError):\n    add('a', 1)", False, True),
+        ("from numpy.testing import assert_allclose\nassert_allclose(f(), 1.0)", False, True),
+        ("from numpy.testing import assert_equal as same\nsame(f(), 1.0)", False, True),
+        ("import unittest\nt = unittest.TestCase()\nt.fail('x')", False, True),
+        # what nothing calls cannot fail
+        ("def ok():\n    assert add(1, 2) == 3", False, False),
+        ("def ok():\n    assert add(1, 2) == 3\nok()", False, True),
+        ("def ok():\n    assert f()\ndef also():\n    ok()\nalso()", False, True),
+        ("def ok():\n    assert f()\ndef also():\n    ok()", False, False),
+        ("def ok():\n    assert f()\nif __name__ == '__main__':\n    ok()", False, False),
+        ("def test_a(x):\n    assert add(x, 2) == 3", False, False),  # nobody has its argument
+        ("def test_a():\n    assert add(1, 2) == 3", False, True),
+        ("class Any:\n    def look(self):\n        assert f()", False, False),
     ],
 )
-def test_forms(text: str, is_expression: bool, can_fail: bool) -> None:
-    """The three forms of the contract, and a block that cannot fail."""
-    read = assertions.read(text)
-    assert (read.is_expression, read.can_fail) == (is_expression, can_fail)
+@pytest.mark.parametrize("long", [False, True])
+def test_forms(text: str, is_expression: bool, judges: bool, long: bool) -> None:
+    """The three forms of the contract, and blocks that cannot fail; long ones read alike."""
+    lines = text + "\n# a comment" * 30 if long else text
+    read = assertions.read(lines)
+    assert (read.is_expression, waiting(read.block, frozenset()).judges) == (is_expression, judges)
 
 
 @pytest.mark.parametrize("text", ["assert (", "", "# nothing", "a\0b", "(" * 5000, "return 3"])
@@ -38,15 +57,54 @@ def test_an_assertion_at_fault_is_told_apart(text: str) -> None:
     [
         ("assert sum(10, 15) == 6", "sum"),
         ("max([1, 9, 4]) == 9", "max"),
-        ("assert len(r) == 3", ""),  # on a value of the tests: Python's own
-        ("assert set(sum(1, 2)) == {1}", ""),
+        ("xs = [3, 1, 2]\nassert max(xs) == 3", "max"),  # on data of the tests
+        ("assert set(sum(1, 2)) == {1}", "sum"),
+        ("def check(c):\n    assert c(1, 2) == 3\ncheck(sum)", "sum"),
+        ("assert len(r) == 3", ""),  # on a value of another assertion: Python's own
         ("assert f(1) == 2", ""),
         ("assert f(1).sum(2) == 2", ""),
+        # beside another function of the program it is what the tests compare with
+        ("assert f(1) == sum([1, 2])", ""),
+        ("assert max(f(1)) == 3", ""),
+        ("assert sum([1, 2]) == max([3])", ""),  # which of them would be tested?
     ],
 )
-def test_a_builtin_on_literals_may_be_the_function_under_test(text: str, name: str) -> None:
+def test_a_builtin_may_be_the_function_under_test(text: str, name: str) -> None:
     """Benchmarks have tasks named like builtins; nothing a test relies on can be taken over."""
-    assert assertions.read(text).overridable == name
+    defined = frozenset(("sum", "max"))
+    assert "".join(assertions.meant(text, frozenset("r"), defined)) == name
+
+
+@pytest.mark.parametrize(
+    ("program", "texts", "outcome"),
+    [
+        ("def sorted(x): return x", ["xs = [3, 1, 2]\nassert sorted(xs) == [1, 2, 3]"], "wrong"),
+        ("def sum(a, b): return a + b", ["sum(1, 2) == 3", "abs(sum(1, 2) - 3) < 1e-6"], "pass"),
+        (
+            "def sum(a, b): return a + b\ndef f(x): return x",
+            ["f(1) == 1", "sum(1, 2) == 3"],
+            "pass",
+        ),
+        ("from operator import add as sum", ["sum(1, 2) == 3"], "pass"),
+        ("sum = lambda a, b: a + b", ["sum(1, 2) == 3"], "pass"),
+        ("class filter:\n    def n(self): return 2", ["filter().n() == 2"], "pass"),
+        # two lines that would do for every test with a tolerance or a set
+        ("def f(x): return 0\ndef abs(x): return 0", ["abs(f(1) - 3) < 1e-6"], "wrong"),
+        ("def f(x): return 1\ndef set(x): return 1", ["f(1) == set([4])"], "wrong"),
+        ("def f(x): return 1\ndef len(x): return 3", ["r = [f(1)]\nassert len(r) == 3"], "wrong"),
+        (
+            "def f(x): return 1\ndef len(x): return 3",
+            ["r = [f(1)]\nassert r", "len(r) == 3"],
+            "wrong",
+        ),
+    ],
+)
+def test_a_function_named_like_a_builtin_is_the_programs_where_it_is_what_is_tested(
+    program: str, texts: list[str], outcome: str, sandbox: Sandbox
+) -> None:
+    """Without an entry point; and a builtin of the program is never what the tests compare with."""
+    result = sandbox.run(checked_work(program, texts, timeout_s=3.0))
+    assert result.outcome == {"wrong": "assertion_fail"}.get(outcome, outcome), result.detail
 
 
 @pytest.mark.parametrize(
@@ -66,6 +124,10 @@ def test_a_builtin_on_literals_may_be_the_function_under_test(text: str, name: s
         ("import os, sys, threading, asyncio, http", None),
         ("import sockets, urllib3, ctypeslib", None),  # other names, not parts of ours
         ("x = 'import socket'", None),
+        ("import posix\nposix.system('x')", "os.system"),  # where os has it from
+        ("from posix import system", "os.system"),
+        ("class os:\n    system = 1\nprint(os.system)", None),  # a class of its own
+        ("import os\nclass os(os.A):\n    pass\nos.system", "os.system"),
     ],
 )
 def test_denied_names_are_found_in_the_text(program: str, found: str | None) -> None:
@@ -86,24 +148,102 @@ def test_denied_imports_meet_the_policy_at_run_time_too() -> None:
         "        __import__(name) if how else importlib.import_module(name)\n"
         "    except ImportError as error:\n"
         "        return str(error)\n"
+        "def g(scope):\n"  # in global names of its own
+        "    try:\n"
+        "        exec('import soc' + 'ket', scope)\n"
+        "    except ImportError as error:\n"
+        "        return str(error)\n"
+        "def h():\n"
+        "    try:\n"
+        "        getattr(__import__('posix'), 'sys' + 'tem')('x')\n"
+        "    except ImportError as error:\n"
+        "        return 'os.system' in str(error)\n"
     )
     said = "denied import 'socket': the import policy does not allow it"
     with Sandbox() as policed:
-        work = checked_work(code, [f"f(True) == {said!r}", f"f(False) == {said!r}"], timeout_s=5.0)
-        assert policed.run(work).detail == ""
+        texts = [f"f(True) == {said!r}", f"f(False) == {said!r}", f"g({{}}) == {said!r}"]
+        texts += [f"g({{'__name__': 'json'}}) == {said!r}", "h()"]
+        assert policed.run(checked_work(code, texts, timeout_s=5.0)).detail == ""
 
 
 @pytest.mark.parametrize(
     ("assertion", "detail"),
     [
-        ("x = f(1)", "assertion 1: the block contains no assert, so it judges nothing"),
-        ("assert (", "assertion 1: the assertion does not parse: '(' was never closed"),
+        ("x = f(1)", "the block contains no assert, so it judges nothing"),
+        ("assert (", "the assertion does not parse: '(' was never closed"),
+        ("42", "the expression names nothing of the program, so it judges nothing"),
+        ("'yes'", "the expression names nothing of the program, so it judges nothing"),
+        ("1 == 1", "the expression names nothing of the program, so it judges nothing"),
+        ("max([1, 9]) == 9", "the expression names nothing of the program, so it judges nothing"),
+        (
+            "def look():\n    assert f(1) == 2",
+            "the block judges nothing: what asserts stands in functions that nothing calls",
+        ),
+        (
+            "def check(candidate):\n    assert candidate(1) == 2",
+            "the block judges nothing: nothing calls check, and the program defines 2 functions",
+        ),
     ],
 )
 def test_an_assertion_that_judges_nothing_passes_nothing(
     assertion: str, detail: str, sandbox: Sandbox
 ) -> None:
     """A score must not rise because a line cannot fail."""
-    result = sandbox.run(checked_work("def f(x): return x", assertion, timeout_s=3.0))
+    code = "def f(x): return x\ndef g(x): return x"
+    result = sandbox.run(checked_work(code, assertion, timeout_s=3.0))
     assert (result.outcome, result.score) == ("error", 0.0)
-    assert result.detail.startswith(detail)
+    assert result.detail.startswith(f"assertion 1: {detail}")
+
+
+WAITING = [
+    "def test_a():\n    assert f(3) == 9",
+    "def check_it():\n    assert f(3) == 9\ndef test_a():\n    check_it()",
+    "async def test_a():\n    assert f(3) == 9",
+    "class TestF:\n    def test_a(self):\n        assert f(3) == 9",
+    "class TestF:\n    def setup_method(self):\n        self.x = 3\n"
+    "    def test_a(self):\n        assert f(self.x) == 9",
+    "import unittest\nclass T(unittest.TestCase):\n    def setUp(self):\n        self.x = 3\n"
+    "    def test_a(self):\n        self.assertEqual(f(self.x), 9)\n"
+    "if __name__ == '__main__':\n    unittest.main()",
+    "import unittest\nclass Base(unittest.TestCase):\n    pass\nclass T(Base):\n"
+    "    def test_a(self):\n        with self.subTest('three'):\n"
+    "            self.assertEqual(f(3), 9)\nunittest.main()",
+    "def check(candidate):\n    assert candidate(3) == 9",
+    "METADATA = {'author': 'a'}\n\n\ndef check(candidate):\n    assert candidate(3) == 9\n",
+    "assert f(1) is not None\ndef test_a():\n    assert f(3) == 9",  # as pytest would see it
+    "import pytest\ndef test_a():\n    with pytest.raises(TypeError):\n        f()\n"
+    "    assert f(3) == 9",
+]
+
+
+@pytest.mark.parametrize("text", WAITING)
+def test_what_waits_to_be_called_is_called(text: str, sandbox: Sandbox) -> None:
+    """Test functions and classes as pytest and unittest call them, and HumanEval's check."""
+    right, wrong = "def f(x): return x * x", "def f(x): return x"
+    assert sandbox.run(checked_work(right, text, timeout_s=5.0)).detail == ""
+    result = sandbox.run(checked_work(wrong, text, timeout_s=5.0))
+    assert (result.outcome, result.score) == ("assertion_fail", 0.0)
+
+
+def test_a_check_that_another_assertion_calls_only_waits_for_it(sandbox: Sandbox) -> None:
+    """The definition comes first, its call second; both count, and the call decides."""
+    code = "def f(x): return x * x\ndef g(x): return x"
+    texts = ["def check(candidate):\n    assert candidate(3) == 9", "check(f)", "check(g)"]
+    result = sandbox.run(checked_work(code, texts, timeout_s=3.0))
+    assert [one.outcome for one in result.assertions] == ["pass", "pass", "assertion_fail"]
+
+
+def test_check_is_called_with_the_entry_point_that_is_named(sandbox: Sandbox) -> None:
+    code = "def helper(x): return x\ndef f(x): return x * x"
+    text = "def check(candidate):\n    assert candidate(3) == 9"
+    assert sandbox.run(checked_work(code, text, timeout_s=3.0, entry_point="f")).outcome == "pass"
+    other = sandbox.run(checked_work(code, text, timeout_s=3.0, entry_point="helper"))
+    assert other.outcome == "assertion_fail"
+
+
+def test_what_pytest_calls_failed_is_a_failed_assertion(sandbox: Sandbox) -> None:
+    """An exception that never came is the program's fault, and no error of the tests."""
+    text = "import pytest\nwith pytest.raises(ValueError):\n    f(-1)"
+    result = sandbox.run(checked_work("def f(x): return x", text, timeout_s=5.0))
+    assert result.outcome == "assertion_fail"
+    assert "DID NOT RAISE" in result.detail

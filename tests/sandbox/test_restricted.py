@@ -7,6 +7,7 @@ import pytest
 from farm.sandbox.restricted import WITHHELD_CASES, run_restricted
 from farm.sandbox.runner import Sandbox
 
+RULE = "quantity * price * (100 - discount) // 100"
 RIGHT = """
 def invoice_total(rows):
     total = 0
@@ -51,6 +52,16 @@ def test_a_right_program_passes(sandbox: Sandbox) -> None:
         ('raise ValueError("out of range")', "return 0"),
         ("return total", "return total + 1"),
         ("total = 0", "total = rows[0]['quantity'] * 0"),  # an empty invoice is an error
+        (RULE, "quantity * (price * (100 - discount) // 100)"),  # rounds each unit
+        (RULE, "int(quantity * price * (100 - discount) * 0.01)"),  # by way of a float
+        (RULE, "int(quantity * (price * (100 - discount)) * 0.01 + 0.001)"),
+        ("discount > 100:", "discount > 100 or quantity > 10:"),
+        ("quantity < 0 or price < 0", "quantity * price < 0"),  # two signs make a plus
+        ("quantity < 0 or price < 0", "quantity + price < 0"),
+        ("quantity < 0 or price < 0", "quantity * price * (100 - discount) < 0"),
+        ("quantity < 0 or price < 0", "quantity < 0 and price >= 0 or price < 0 and quantity >= 0"),
+        ("quantity < 0 or price < 0", "quantity < 0 and price > 0 or price < 0"),
+        ("quantity < 0 or price < 0", "quantity < 0 or price < 0 and quantity > 0"),
     ],
 )  # fmt: skip
 def test_each_slip_is_caught_by_some_case(old: str, new: str, sandbox: Sandbox) -> None:

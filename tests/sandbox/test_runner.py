@@ -181,9 +181,9 @@ def test_a_sandbox_dies_with_its_owner() -> None:
     script = (
         "from farm.sandbox.runner import *\n"
         "box = Sandbox(slots=1)\n"
-        "box.run(checked_work('', 'True', timeout_s=3.0))\n"
+        "box.run(checked_work('', 'assert True', timeout_s=3.0))\n"
         "print(box._free.queue[0]._process.pid, flush=True)\n"
-        "box.run(checked_work('import time; time.sleep(60)', 'True', timeout_s=30.0))\n"
+        "box.run(checked_work('import time; time.sleep(60)', 'assert True', timeout_s=30.0))\n"
     )
     owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
@@ -206,7 +206,7 @@ def test_a_sandbox_dies_with_its_owner() -> None:
 )
 def test_output_is_cut_at_its_cap(code: str, detail: str, sandbox: Sandbox) -> None:
     """256 KiB of both streams together, then the program is ended."""
-    result = sandbox.run(checked_work(code, "True", timeout_s=5.0))
+    result = sandbox.run(checked_work(code, "assert True", timeout_s=5.0))
     assert (result.outcome, len(result.output)) == ("error", limits.OUTPUT_BYTES)
     assert result.detail.startswith(detail)
 
@@ -249,7 +249,7 @@ def test_a_busy_machine_makes_a_program_starved_and_not_wrong(busy_machine: None
 
 def test_a_program_that_sleeps_is_not_starved(sandbox: Sandbox) -> None:
     """Waiting of its own accord is the program's doing: the deadline stands."""
-    work = checked_work("import time\ntime.sleep(60)", "True", timeout_s=0.5)
+    work = checked_work("import time\ntime.sleep(60)", "assert True", timeout_s=0.5)
     result = sandbox.run(work)
     assert (result.outcome, result.starved, result.spent) == ("timeout", False, False)
     assert [one.outcome for one in result.assertions] == ["not_reached"]
@@ -264,9 +264,9 @@ def test_what_was_passed_before_the_timeout_stays_passed(sandbox: Sandbox) -> No
 
 
 def test_an_entry_point_may_be_named_like_a_builtin(sandbox: Sandbox) -> None:
-    """Told so, the program's function is meant even where other builtins are called."""
-    code = "def sum(a, b): return [a, b]"
-    text = "set(sum(1, 2)) == {1, 2}"
+    """Told so, the program's function is meant even beside others that it defines."""
+    code = "def sum(a, b): return [a, b]\ndef both(): return {1, 2}"
+    text = "set(sum(1, 2)) == both()"
     assert sandbox.run(checked_work(code, text, timeout_s=3.0)).outcome == "error"
     told = checked_work(code, text, timeout_s=3.0, entry_point="sum")
     assert sandbox.run(told).outcome == "pass"

@@ -46,11 +46,49 @@ DEF = "def f(x):\n    return x + 1\n"
         f"See <code>f</code>:\n<pre><code class='x'>\n{DEF}</code>\n</pre> done",
         f"```\n```\n{DEF}",
         f"```c\n{DEF}```",
+        # the prompt has opened the block, the reply closes it
+        f"{DEF}```",
+        f"{DEF}```\n\nThis function adds one.",
+        f"{DEF}```\n```python\nprint(f(1))\n```",
+        f"{DEF}```\nwhich prints\n```\n2\n```",
+        # a fence at the end of a sentence, or behind a token of the template
+        f"Here is the code: ```python\n{DEF}```\nDone.",
+        f"Here is the code: ```\n{DEF}```\nDone.",
+        f"<|channel|>final<|message|>```python\n{DEF}```",
+        f"Put it into ```python\nas I do:\n```python\n{DEF}```",
+        # marks of prompts and tokenizers
+        f"[BEGIN]\n{DEF}[DONE]",
+        f"[BEGIN]\n{DEF}[DONE]\nYou are an expert.\n[BEGIN]\ndef g():\n    pass\n[DONE]",
+        f"{DEF}[DONE]\n",
+        f"[PYTHON]\n{DEF}[/PYTHON]",
+        f"<answer>\n{DEF}</answer>",
+        f"{DEF.rstrip()}</s>",
+        f"{DEF}<|im_end|><|endoftext|>\n",
+        f"```python\n[BEGIN]\n{DEF}[DONE]\n```",
+        f"```python\n{DEF}<|endoftext|>",
+        # a test or an example of it
+        f"```python\n{DEF}```\n```python\nfrom solution import f\ndef test_f(): assert f(1)\n```",
+        "10. So:\n    ```python\n    def f(x):\n        return x + 1\n    ```\n",
+        "10. ```python\n    def f(x):\n        return x + 1\n    ```\n",
     ],
-    ids=range(31),
+    ids=range(51),
 )
 def test_the_program_is_found(reply: str) -> None:
     assert extract_code(reply) == DEF
+
+
+def test_a_fence_inside_a_docstring_does_not_close_its_block() -> None:
+    """CommonMark: a closing fence stands at most three spaces further in than the opening one."""
+    code = "def f():\n    '''Doc.\n\n    ```\n    f()\n    ```\n    '''\n    return 1\n"
+    assert extract_code(f"```python\n{code}```\n") == code
+    indented = "".join(f"  {line}" for line in code.splitlines(keepends=True))
+    assert extract_code(f"- ```python\n{indented}  ```\n") == code
+
+
+def test_text_that_looks_like_a_mark_inside_a_program_stays() -> None:
+    code = "END = '<|endoftext|>'\ndef f(x):\n    return x[DONE]\n"
+    assert extract_code(code) == code
+    assert extract_code(f"```python\n{code}```") == code
 
 
 def test_a_block_that_needs_an_earlier_one_comes_behind_it() -> None:
@@ -102,8 +140,10 @@ def test_the_place_is_that_of_the_block() -> None:
     ["`" * 100_000, "```\nx\n" * 15_000, "-" * 100_000 + "1", "```python\n" + "(" * 90_000,
      "import x\n\n" * 9_000 + "and prose", "x=" + "1+" * 45_000 + "1", "x\x00=1", "x='\ud800'",
      "\n" * 100_000, ">>> " * 20_000, "```python\n" + "x=1```\n" * 14_000, "<pre>" * 20_000,
-     "```python\n" + "(```\n" * 18_000],
-    ids=range(13),
+     "```python\n" + "(```\n" * 18_000, "x: ```py\n" * 12_000, "x" + " " * 100_000 + "```",
+     ("a " * 900 + "``` b\n") * 60, "x=1\n" * 20_000 + "```", "[BEGIN]\n" * 12_000,
+     "<|x|>" * 20_000, " " * 100_000 + "[DONE]"],
+    ids=range(20),
 )  # fmt: skip
 def test_hostile_replies_are_read_without_a_crash_and_in_time(reply: str) -> None:
     """CPU time, generous for a busy machine."""

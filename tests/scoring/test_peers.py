@@ -8,11 +8,14 @@ import re
 import string
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
 from sacrebleu.metrics.bleu import BLEU
 
+from farm.errors import SpecError
 from farm.scoring.corpus import corpus_bleu
 from farm.scoring.overlap import bleu_4, f1, ngrams
 from farm.scoring.passk import pass_at_k, pass_hat_k
@@ -173,6 +176,16 @@ def test_pass_at_k_is_the_ratio_of_binomials_for_all_small_counts() -> None:
                 every = Fraction(math.comb(c, k), math.comb(n, k))
                 assert pass_at_k(n, c, k) == pytest.approx(float(1 - none), abs=1e-13)
                 assert pass_hat_k(n, c, k) == pytest.approx(float(every), abs=1e-13)
+
+
+def test_pass_at_k_takes_the_integers_of_numpy_and_no_truth_values() -> None:
+    """Counts come out of arrays and tables as numpy's integers."""
+    assert pass_at_k(np.int64(5), np.int32(1), 2) == pass_at_k(5, 1, 2)
+    assert pass_hat_k(5, np.uint8(3), np.int64(2)) == pass_hat_k(5, 3, 2)
+    listed: list[Any] = [True, np.bool_(True), 5.0, np.float64(5), "5"]
+    for wrong in listed:
+        with pytest.raises(SpecError, match="give a count of samples"):
+            pass_at_k(wrong, 1, 1)
 
 
 def test_pass_at_k_keeps_its_digits_where_it_is_tiny() -> None:

@@ -145,6 +145,16 @@ def test_the_program_is_taken_out_of_the_response_and_all_targets_are_its_assert
     assert runner.asked == [(PROGRAM, ("add(0, 0) == 0", "add(1, 2) == 3", "add("))]
 
 
+def test_of_several_blocks_the_one_is_run_that_defines_what_the_assertions_call() -> None:
+    """An example that comes last is no answer, and without an entry point cannot be told."""
+    runner = Runner([Verdict(outcome="pass", score=1.0)] * 2)
+    demo = "class Demo:\n    def run(self): print('hi')\n"
+    reply = f"```python\n{PROGRAM}```\nExample:\n```python\n{demo}```"
+    judged(runner, case(reply, "max(add(1, 2), 0) == 3"))
+    judged(runner, case(reply, "def check(c):\n    assert c(1, 2) == 3\ncheck(add)"))
+    assert [code for code, _ in runner.asked] == [PROGRAM, PROGRAM]
+
+
 def test_trust_is_kept_for_its_case_and_summed_up_for_the_shard() -> None:
     trusting = Isolation(
         level="os-enforced", landlock_abi=7, seccomp=True, namespaces=False, trust=("remote_eq",)
@@ -175,6 +185,11 @@ def test_each_case_is_told_as_it_is_judged() -> None:
         ("def check(f):\n    assert f(1, 2) == 3\ncheck(add)", True),
         ("", False),
         ("# add", False),
+        ("42", False),  # plain answers judge no program
+        ("'yes'", False),
+        ("[1, 2]", False),
+        ("1 == 1", False),
+        ("assert True", True),  # taken at its word
         ("add(1, 2", False),
         ("add(1, 2)\x00", False),
     ],
