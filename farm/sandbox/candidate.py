@@ -19,6 +19,7 @@ from typing import Any
 
 from farm.sandbox import assertions, imports
 from farm.sandbox.frames import Line, Message, PeerBroke
+from farm.sandbox.known import is_pure
 from farm.sandbox.lent import Callback, Foreign
 from farm.sandbox.plain import Json, Traffic
 
@@ -34,7 +35,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
        ("abs", "bool", "divmod", "float", "format", "getattr", "hash", "int", "isinstance",
         "issubclass", "iter", "len", "next", "repr", "reversed", "round", "setattr", "delattr",
         "str", "type")},
-    "call": lambda function, *arguments, **named: function(*arguments, **named),
+    "call": lambda function, /, *arguments, **named: function(*arguments, **named),
     "leave": lambda manager, error: type(manager).__exit__(
         manager, type(error), error, error.__traceback__
     ),
@@ -142,8 +143,7 @@ class Candidate:
                 message["classes"], self._told = self._told, []
             self._line.send(message)
         except PeerBroke as error:  # too large to send: the call fails, the program goes on
-            apology: Message = {"raised": ["RuntimeError"], "args": None, "object": -1}
-            self._line.send({**apology, "text": str(error)})
+            self._line.send({"much": str(error)})
 
     def _answer_until_return(self) -> Message:
         """Answer requests; return at the message that answers a callback of ours."""
@@ -273,11 +273,12 @@ class Candidate:
         kind = type(value)
         if kind is Callback or kind is Foreign:
             return {"t": "own", "v": object.__getattribute__(value, "_number")}
-        if _BUILTIN_OBJECTS.get(id(value)) is not None:
-            return {"t": "builtin", "v": _BUILTIN_OBJECTS[id(value)]}
-        if kind is types.ModuleType and value.__name__ != NAME:
-            return {"t": "module", "v": value.__name__}
+        builtin = _BUILTIN_OBJECTS.get(id(value))
+        if builtin is not None and is_pure(builtin):
+            return {"t": "builtin", "v": builtin}
         reference: Json = {"t": "object", "v": self._number_of(value)}
+        if kind is types.ModuleType and value.__name__ != NAME:
+            reference["module"] = value.__name__
         if issubclass(kind, type) and hasattr(value, "__class_getitem__"):
             kind = _Subscriptable
         reference["c"] = self._class_number(kind)

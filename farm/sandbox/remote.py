@@ -13,18 +13,17 @@ import sys
 import types
 from typing import Any
 
-from farm.sandbox.frames import Line, Message, PeerBroke, PeerGone
+from farm.sandbox.frames import Line, Message, PeerBroke, Severed, TooMuch
+from farm.sandbox.known import is_pure, module_meant
 from farm.sandbox.plain import Json, Traffic
 from farm.sandbox.raised import Ancestries, RaisedByProgram, Reference
 from farm.sandbox.standins import Remote, stand_in
 
-# Modules a program may hand over by name; the tester imports its own copy.
-_KNOWN_MODULES = frozenset({
-    "abc", "asyncio", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses",
-    "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "io",
-    "itertools", "json", "math", "numbers", "numpy", "operator", "random", "re", "statistics",
-    "string", "sys", "textwrap", "time", "types", "typing",
-})  # fmt: skip
+_DECOYS = 3
+# What a message that is not one makes the reading of it raise.
+_MALFORMED = (
+    TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
 
 
 class NotReady(Exception):
@@ -46,7 +45,9 @@ class Session:
         self._returned: Any = None
         self._promised: dict[str, Json] = {}
         self.trust: set[str] = set()
-        self.borrowed = False  # whether the program handed over a module of this process
+        self.borrowed = False  # whether a name of the program became a thing of this process
+        self.severed: Severed | None = None  # what ended the conversation, caught or not
+        self.expects_stop = False  # whether the assertions name StopIteration
         self.named_classes: set[int] = set()
         self._stdout = sys.stdout  # tests that put another in its place want what is printed
 
@@ -54,12 +55,19 @@ class Session:
 
     def request(self, message: Message) -> Json:
         """Send one request, answer what the program asks meanwhile, return the reply."""
-        self._send(message)
-        while True:
-            reply = self.receive()
-            if "ask" not in reply:
-                return reply
-            self._send(self._answer(reply))
+        try:
+            self._send(message)
+            while True:
+                reply = self.receive()
+                if "ask" not in reply:
+                    break
+                self._send(self._answer(reply))
+            if "much" in reply:
+                raise TooMuch(str(reply["much"])[:200])
+        except Severed as error:
+            self.severed = error
+            raise
+        return reply
 
     def _send(self, message: Message) -> None:
         if sys.stdout is not self._stdout:
@@ -69,10 +77,13 @@ class Session:
     def receive(self) -> Json:
         """Wait for one message and take in what it says about classes and containers."""
         message: Json = self._line.receive()
-        for told in message.get("classes", ()):
-            has = frozenset(name for name in told["has"] if type(name) is str)
-            self._classes.append((str(told["name"]), has, stand_in(has)))
-        self._traffic.unseal(message)
+        try:
+            for told in message.get("classes", ()):
+                has = frozenset(name for name in told["has"] if type(name) is str)
+                self._classes.append((str(told["name"]), has, stand_in(has)))
+            self._traffic.unseal(message)
+        except _MALFORMED as error:
+            raise PeerBroke(f"a message is malformed: {error}") from error
         if type(message.get("printed")) is str and sys.stdout is not self._stdout:
             sys.stdout.write(message["printed"])
         for name in message.get("broken", ()):
@@ -88,7 +99,7 @@ class Session:
         """Wait for the answers to `start`: a refusal to compile, or how running it ended."""
         try:
             ready = self.receive().get("ready") is True
-        except (PeerGone, PeerBroke) as error:
+        except Severed as error:
             raise NotReady(str(error)) from error
         if not ready:
             raise NotReady("the candidate's first word is not that it is ready")
@@ -103,16 +114,34 @@ class Session:
 
     def value_of(self, reply: Json) -> Any:
         """Return the value in a reply, or raise what the program raised."""
-        if "raised" in reply:
-            raise self._exception(reply)
-        return self._traffic.unpack(reply["v"])
+        try:
+            if "raised" in reply:
+                raised = self._exception(reply)
+            else:
+                return self._traffic.unpack(reply["v"])
+        except _MALFORMED as error:
+            self.severed = PeerBroke(f"a reply is malformed: {error}")
+            raise self.severed from error
+        except Severed as error:
+            self.severed = error
+            raise
+        raise raised
 
-    def operate(self, operation: str, *arguments: Any, **named: Any) -> Any:
+    def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
         """Have the candidate apply one of its `OPERATIONS`."""
         message: Message = {"do": operation, "a": [self._traffic.pack(part) for part in arguments]}
         if named:
             message["k"] = {key: self._traffic.pack(part) for key, part in named.items()}
-        return self.value_of(self.request(message))
+        reply = self.request(message)
+        if "raised" not in reply:
+            return self.value_of(reply)
+        try:
+            self.value_of(reply)
+        except StopIteration as error:
+            # `map` or `all` around a call would take it for an end of the tests' own data
+            if operation not in ("next", "anext") and not self.expects_stop:
+                raise RuntimeError("the program raised StopIteration") from error
+            raise
 
     def plain(self, value: Remote) -> Any:
         """Fetch the contents of an object whose class extends a plain container."""
@@ -123,15 +152,27 @@ class Session:
         self.trust.add("remote_eq" if operation == "eq" else "remote_order")
         return bool(self.operate(operation, left, right))
 
-    def contains(self, holder: Remote, value: Any) -> bool:
-        """Ask an object that cannot be iterated; one that holds everything holds nothing."""
-        if holder._class not in self.named_classes:
-            raise TypeError("an object of a class the assertion does not name is no container")
+    def contains(self, holder: Remote, value: Any) -> bool | None:
+        """Ask an object whose class the assertions name; None when it is not to be believed.
+
+        It is asked for values nobody put in as well, in no order it could know: one that
+        claims to hold those holds nothing.
+        """
+        has = self._classes[holder._farm_class][1]
+        if "__contains__" not in has or "inherits __contains__" in has:
+            return None
+        if holder._farm_class not in self.named_classes:
+            return None
+        decoys = [os.urandom(8).hex() for _ in range(_DECOYS)]
+        asked = [one if isinstance(value, str) else int(one, 16) for one in decoys]
+        turn = int.from_bytes(os.urandom(1), "big") % (_DECOYS + 1)
+        asked.insert(turn, value)
+        answers = [bool(self.operate("contains", holder, one)) for one in asked]
+        answer = answers.pop(turn)
+        if any(answers):
+            return None
         self.trust.add("remote_contains")
-        decoy = os.urandom(8).hex()
-        if self.operate("contains", holder, decoy if isinstance(value, str) else int(decoy, 16)):
-            raise TypeError("an object that claims to contain anything is no container")
-        return bool(self.operate("contains", holder, value))
+        return answer
 
     def arithmetic(self, operation: str, *operands: Any) -> Any:
         """Apply an operator; with plain operands only for classes the assertion names.
@@ -140,8 +181,8 @@ class Session:
         over, returned.
         """
         remote = [part for part in operands if isinstance(part, Remote)]
-        mixed = len(remote) < len(operands) or any(part._mixed for part in remote)
-        if mixed and not any(part._class in self.named_classes for part in remote):
+        mixed = len(remote) < len(operands) or any(part._farm_mixed for part in remote)
+        if mixed and not any(part._farm_class in self.named_classes for part in remote):
             raise TypeError("an object of the program has no arithmetic with plain data")
         self.trust.add("remote_arithmetic")
         result = self.operate(operation, *operands)
@@ -150,18 +191,18 @@ class Session:
                 raise TypeError(
                     "arithmetic of the program's object with plain data gave plain data"
                 )
-            object.__setattr__(result, "_mixed", True)
+            object.__setattr__(result, "_farm_mixed", True)
         return result
 
     def is_instance(self, value: object, kind: Remote) -> bool:
         """Answer `isinstance` with a class of the program."""
-        if isinstance(value, Remote) or hasattr(type(value), "_program_object"):
+        if is_of_the_program(value):
             return bool(self.operate("isinstance", value, kind))
         return False
 
     def kind_of(self, value: Any) -> Any:
         """Answer `type(value)`: the program's class where the value is the program's."""
-        if isinstance(value, Remote) or hasattr(type(value), "_program_object"):
+        if is_of_the_program(value):
             return self.operate("type", value)
         return type(value)
 
@@ -182,8 +223,6 @@ class Session:
                 value = self._attribute(owned, asked)
             self._returned = value  # held until the next message, or the book would drop it
             return {"do": "return", "v": self._traffic.pack(value)}
-        except (PeerGone, PeerBroke):
-            raise
         except Exception as error:  # noqa: BLE001  # a test's function may raise anything
             return {"do": "return", "raised": type(error).__name__, "text": str(error)[:2000]}
 
@@ -203,7 +242,7 @@ class Session:
         if type(value) is Reference:
             return {"t": "object", "v": value.number}
         if isinstance(value, Remote):
-            return {"t": "object", "v": value._number}
+            return {"t": "object", "v": value._farm_number}
         number = getattr(type(value), "_program_object", None)
         if number is not None:
             return {"t": "object", "v": number}
@@ -243,11 +282,9 @@ class Session:
                 return self._functions[body]
             if tag == "object":
                 return self._stand_in_for(body, reference)
-        if tag == "builtin" and type(body) is str and body in vars(builtins):
-            return vars(builtins)[body]
-        if tag == "module" and type(body) is str and body.split(".")[0] in _KNOWN_MODULES:
+        if tag == "builtin" and type(body) is str and is_pure(body):
             self.borrowed = True
-            return importlib.import_module(body)
+            return vars(builtins)[body]
         raise PeerBroke(f"a reference to {str(tag)[:20]!r} is not one a program can make")
 
     def _stand_in_for(self, number: int, reference: Json) -> Any:
@@ -284,6 +321,11 @@ class Session:
             value = self._traffic.unpack(packed)
         if isinstance(value, Remote) and type(packed.get("class")) is int:
             self.named_classes.add(packed["class"])
+        meant = module_meant(name)
+        if meant and type(packed) is dict and packed.get("module") == meant:
+            # the assertions' own word says which module, the program only that it has it
+            self.borrowed = True
+            return importlib.import_module(meant)
         return value
 
     async def _coroutine(self, number: int) -> Any:
@@ -310,8 +352,6 @@ class Session:
         try:
             arguments = self._traffic.unpack(reply["args"])
             raised: BaseException = kind(*arguments)
-        except (PeerGone, PeerBroke):
-            raise
         except Exception:  # noqa: BLE001  # an exception that cannot be rebuilt keeps its text
             raised = RuntimeError(str(text))
         if isinstance(raised, RaisedByProgram):
@@ -321,6 +361,12 @@ class Session:
         if type(cause) is dict:
             raised.__cause__ = self._exception({**cause, "cause": None})
         return raised
+
+
+def is_of_the_program(value: object) -> bool:
+    """Say whether a value is one of the program's objects, whatever it says of itself."""
+    kind = type(value)  # not `isinstance`, which believes what the object calls its class
+    return issubclass(kind, Remote) or hasattr(kind, "_program_object")
 
 
 def _is_of_the_tests(value: Any) -> bool:

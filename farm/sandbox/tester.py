@@ -15,11 +15,11 @@ from typing import Any
 
 from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion
-from farm.sandbox.frames import PeerBroke, PeerGone
+from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
 from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
 from farm.sandbox.raised import ProgramAssertion
-from farm.sandbox.remote import NotReady, Session
+from farm.sandbox.remote import NotReady, Session, is_of_the_program
 from farm.sandbox.standins import Remote
 
 _PYTHONS_OWN = vars(builtins)
@@ -35,7 +35,7 @@ class Names(dict[str, Any]):
     def __init__(self, session: Session, overridden: frozenset[str]) -> None:
         super().__init__(__name__="tests", __builtins__=builtins)
         self[assertions.KIND_OF] = session.kind_of
-        self._session = session
+        self.session = session
         self.overridden = overridden
         self.kept: dict[str, Any] = {}  # objects of the program met in this assertion
 
@@ -45,7 +45,7 @@ class Names(dict[str, Any]):
         if name in _PYTHONS_OWN and name not in self.overridden:
             return _PYTHONS_OWN[name]
         try:
-            value = self._session.look_up(name)
+            value = self.session.look_up(name)
         except KeyError:
             if name in _PYTHONS_OWN:
                 return _PYTHONS_OWN[name]
@@ -57,7 +57,9 @@ class Names(dict[str, Any]):
     def own_functions(self) -> frozenset[str]:
         """Names of functions and classes the assertions have defined themselves."""
         return frozenset(
-            name for name, value in self.items() if getattr(value, "__module__", "") == "tests"
+            name
+            for name, value in self.items()
+            if not is_of_the_program(value) and getattr(value, "__module__", "") == "tests"
         )
 
 
@@ -72,6 +74,7 @@ def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
         os.write(verdict, json.dumps(fact).encode("ascii") + b"\n")
 
     session = Session(source, target)
+    session.expects_stop = any("StopIteration" in text for text in job["assertions"])
     try:
         session.start(job["code"], imports=job["imports"])
         read = _read_all(job["assertions"])  # while the candidate is at work
@@ -147,6 +150,23 @@ def _judge(names: Names, one: Assertion | BadAssertion) -> tuple[str, str]:
     if isinstance(one, BadAssertion):
         return "error", str(one)
     names.kept.clear()
+    result = _evaluate(names, one)
+    severed = names.session.severed
+    if severed is None:
+        return result
+    # whatever the assertion made of it: caught, too, it says nothing about the program
+    if type(severed) is TooMuch:
+        names.session.severed = None
+    return "error", _why_severed(severed)
+
+
+def _why_severed(severed: Severed) -> str:
+    if isinstance(severed, PeerGone):
+        return "the program ended its process"
+    return f"the program broke off the conversation: {severed}"
+
+
+def _evaluate(names: Names, one: Assertion) -> tuple[str, str]:
     try:
         value = eval(one.code, names)  # noqa: S307  # the assertions are ours to run
         if one.is_expression:
@@ -156,14 +176,12 @@ def _judge(names: Names, one: Assertion | BadAssertion) -> tuple[str, str]:
             return ("pass", "") if passed else ("assertion_fail", "the expression is false")
         if not one.can_fail and not one.calls & names.own_functions():
             return "error", "the block contains no assert, so it judges nothing"
-    except PeerGone:
-        return "error", "the program ended its process"
-    except PeerBroke as error:
-        return "error", f"the program broke off the conversation: {error}"
+    except Severed as error:
+        return "error", _why_severed(error)
     except ProgramAssertion as error:
         return "error", f"the program raised {_say(error)}"
     except AssertionError as error:
-        return "assertion_fail", str(error)
+        return "assertion_fail", _text_of(error)
     except BaseException as error:  # noqa: BLE001  # tests and program may raise anything
         return "error", _say(error)
     return "pass", ""
@@ -184,10 +202,17 @@ def _judge_in_process(session: Session, texts: Sequence[str], tell: Callable[[Js
         tell({"i": index, "r": result, "why": _cut(why), "trust": ["in_process"]})
 
 
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001  # as above: the message may be an object of the program
+        return type(error).__name__
+
+
 def _say(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  # its text may need a program that is gone
+    except BaseException:  # noqa: BLE001  # its text may need a program that is gone
         return type(error).__name__
 
 
