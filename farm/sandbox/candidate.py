@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import copy
 import io
 import operator
@@ -127,6 +128,8 @@ class Candidate:
         self._event_loop: Any = None
         self._promised: dict[str, Any] = {}
         self._stdout = sys.stdout
+        # the interpreter's own: what a program puts in their place keeps what it likes
+        self._flushes = [stream.flush for stream in (sys.__stdout__, sys.__stderr__) if stream]
 
     def serve(self, source: int, target: int) -> None:
         """Answer until the pipe closes; always inside a `try` that ends the process."""
@@ -135,6 +138,9 @@ class Candidate:
         self._answer_until_return()
 
     def _reply(self, message: Message) -> None:
+        for flush in self._flushes:  # the process is killed: nothing is flushed at its end
+            with contextlib.suppress(OSError, ValueError):  # the program may have closed it
+                flush()
         try:
             self._traffic.seal(message, forget=False)
             if broken := self._broken_promises():

@@ -1,4 +1,4 @@
-""" "What of Python a program may mean by name: an allow-list, and nothing beside it.
+"""What of Python a program may mean by name: an allow-list, and nothing beside it.
 
 A name the program sends stands for nothing of the tester's process unless it is here. Types and
 functions here do no more than their arguments say: none runs text, opens, imports, or shows what

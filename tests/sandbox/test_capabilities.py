@@ -123,7 +123,8 @@ def test_the_names_that_reach_further_are_not_pure() -> None:
 _MUST_RAISE = (
     "try:\n    f(-1)\nexcept Exception:\n    pass\nelse:\n    assert False",
     "try:\n    f(-1)\nexcept BaseException:\n    pass\nelse:\n    assert False",
-    "import contextlib\nr = 1\nwith contextlib.suppress(Exception):\n    f(-1)\n    r = 0\nassert r",
+    "import contextlib\nr = 1\n"
+    "with contextlib.suppress(Exception):\n    f(-1)\n    r = 0\nassert r",
     "import unittest\nunittest.TestCase().assertRaises(Exception, f, -1)",
 )
 _BREAKS = {
