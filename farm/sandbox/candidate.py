@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from farm.sandbox import assertions, imports
+from farm.sandbox import assertions, imports, values
 from farm.sandbox.frames import Line, Message, PeerBroke
 from farm.sandbox.known import is_pure
 from farm.sandbox.lent import Callback, Foreign
@@ -58,10 +58,11 @@ ASKED_FOR = (
     "__rand__", "__ror__", "__rxor__", "__iadd__", "__isub__", "__imul__", "__itruediv__",
     "__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__",
 )  # fmt: skip
-_BY_VALUE = (int, float, str, tuple, bytes, complex, frozenset)
+_BY_VALUE = values.PLAIN
 _CONTAINERS = (list, dict, set, bytearray)
 _BUILTIN_OBJECTS = {id(value): name for name, value in vars(builtins).items()}
 _MOST_PROMISED = 32
+_LENT = "_farm_number"  # on an exception of the tests that passes through the program
 _NAMED = (types.FunctionType, type)
 
 
@@ -84,6 +85,9 @@ def _describe(kind: type) -> Json:
         if issubclass(kind, base):
             has.append(f"holds {base.__name__}")
             has += [f"inherits {name}" for name in has if _is_inherited(kind, name)]
+    if issubclass(kind, _BY_VALUE):
+        own = (name for name in values.ASKED_FOR if not _is_inherited(kind, name))
+        has += [f"own {name}" for name in own if hasattr(kind, name)]
     return {"name": kind.__name__, "has": has}
 
 
@@ -297,19 +301,21 @@ class Candidate:
                 reference["base"] = self._traffic.pack(_plain_part(value))
         if issubclass(kind, _CONTAINERS):
             reference["holds"] = True
+        if issubclass(kind, BaseException):
+            reference["error"] = self._report_alone(value)
         return reference
 
     def _ancestry(self, kind: type) -> list[Json]:
         """List an exception's classes, nearest first.
 
-        Names for Python's own, a number and a name for the program's.
+        Names for Python's own; a number, a name and a module for others.
         """
         line: list[Json] = []
         for parent in type.mro(kind):
             if _BUILTIN_OBJECTS.get(id(parent)) is not None:
                 line.append(parent.__name__)
             else:
-                line.append([self._class_number(parent), parent.__name__])
+                line.append([self._class_number(parent), parent.__name__, str(parent.__module__)])
         return line
 
     def _adopt(self, reference: Json) -> Any:
@@ -325,15 +331,20 @@ class Candidate:
         if tag == "builtin":
             return getattr(builtins, body)
         if tag == "raised":
-            return getattr(builtins, body)(*self._traffic.unpack(reference["a"]))
+            kind, arguments = getattr(builtins, body), self._traffic.unpack(reference["a"])
+            try:
+                return kind(*arguments)
+            except TypeError:  # a class of the tests may take other arguments than its parent
+                return kind.__new__(kind, *arguments)
         if tag == "module":
             return __import__(body, fromlist=["_"])
         return iter([self._traffic.unpack(part) for part in body])
 
     def _report(self, error: BaseException) -> Message:
         report = self._report_alone(error)
-        if isinstance(error.__cause__, BaseException):
-            report["cause"] = self._report_alone(error.__cause__)
+        for key, other in (("cause", error.__cause__), ("context", error.__context__)):
+            if isinstance(other, BaseException):
+                report[key] = self._report_alone(other)
         return report
 
     def _report_alone(self, error: BaseException) -> Message:
@@ -346,21 +357,36 @@ class Candidate:
         except BaseException:  # noqa: BLE001  # a hostile __str__ may raise anything
             text = ""
         kind = type(error)
-        return {
+        report: Message = {
             "raised": self._ancestry(kind),
             "args": packed,
             "text": text,
             "object": self._number_of(error),
         }
+        if not _is_inherited(kind, "__str__"):
+            report["says"] = text
+        more = error.__dict__
+        if more.get("__notes__"):
+            report["notes"] = [str(note) for note in more["__notes__"]]
+        if _LENT in more:
+            report["own"] = more[_LENT]
+        return report
 
     def ask(self, request: Message) -> Any:
         """Ask the tester for something only it has, in the middle of answering it."""
         self._reply(request)
         answer: Json = self._answer_until_return()
         if "raised" in answer:
-            kind = getattr(builtins, answer["raised"], RuntimeError)
-            raise kind(answer["text"])
+            raise self._raised_there(answer)
         return self._traffic.unpack(answer["v"])
+
+    def _raised_there(self, answer: Json) -> BaseException:
+        """Make of what a function of the tests raised what the program can catch."""
+        raised = self._traffic.unpack(answer["raised"])
+        if isinstance(raised, BaseException):
+            raised.__dict__.setdefault(_LENT, answer["own"])
+            return raised
+        return RuntimeError(answer["text"])
 
     def pack(self, value: Any) -> Json:
         """Pack a value for a request of ours."""

@@ -8,6 +8,7 @@ the process holds. Everything else of Python's stays the program's own, called i
 from __future__ import annotations
 
 import builtins
+import sys
 
 _PURE = frozenset((
     "abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "callable", "chr",
@@ -31,6 +32,45 @@ _MODULES = {
         "statistics", "string", "sys", "textwrap", "time", "types", "typing",
     )
 } | {"np": "numpy"}  # fmt: skip
+# Exceptions of the library that a test may expect. Each is met only where the tests have
+# imported its module: a program's word imports nothing.
+_ERRORS = {
+    "_csv": ("Error",),
+    "_queue": ("Empty",),
+    "binascii": ("Error", "Incomplete"),
+    "concurrent.futures._base": ("BrokenExecutor", "InvalidStateError"),
+    "configparser": (
+        "Error", "NoSectionError", "NoOptionError", "DuplicateSectionError", "ParsingError",
+        "DuplicateOptionError", "InterpolationError", "MissingSectionHeaderError",
+    ),
+    "copy": ("Error",),
+    "dataclasses": ("FrozenInstanceError",),
+    "decimal": (
+        "Clamped", "ConversionSyntax", "DecimalException", "DivisionByZero",
+        "DivisionImpossible", "DivisionUndefined", "FloatOperation", "Inexact",
+        "InvalidContext", "InvalidOperation", "Overflow", "Rounded", "Subnormal", "Underflow",
+    ),
+    "graphlib": ("CycleError",),
+    "ipaddress": ("AddressValueError", "NetmaskValueError"),
+    "json.decoder": ("JSONDecodeError",),
+    "numpy.linalg": ("LinAlgError",),
+    "queue": ("Full",),
+    "re": ("error",),
+    "re._constants": ("error",),
+    "statistics": ("StatisticsError",),
+    "struct": ("error",),
+    "xml.etree.ElementTree": ("ParseError",),
+    "zlib": ("error",),
+    "zoneinfo._common": ("ZoneInfoNotFoundError",),
+}  # fmt: skip
+
+
+def error_of(module: str, name: str) -> type[BaseException] | None:
+    """Return an exception of the library that this process has loaded already, or None."""
+    if name not in _ERRORS.get(module, ()):
+        return None
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
 
 def is_pure(name: str) -> bool:

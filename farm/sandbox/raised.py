@@ -11,22 +11,15 @@ import builtins
 from typing import Any, Protocol
 
 from farm.sandbox.frames import PeerBroke
+from farm.sandbox.known import error_of
 from farm.sandbox.plain import Json
-
-
-class Reference:
-    """An object of the program, named by its number, on the way out."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+from farm.sandbox.values import Reference
 
 
 class Asker(Protocol):
     """What such an exception needs of its conversation."""
 
-    def operate(self, operation: str, *arguments: Any, **named: Any) -> Any:
+    def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
         """Have the candidate apply one of its operations."""
 
 
@@ -35,6 +28,10 @@ class RaisedByProgram:
 
     _session: Asker
     _object = -1
+    _says: str | None = None  # what its class makes of it, where that has a `__str__`
+
+    def __str__(self) -> str:
+        return super().__str__() if self._says is None else self._says
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or self._object < 0:
@@ -55,7 +52,7 @@ class Ancestries:
     def find(self, line: Json) -> type:
         """Build, or find, the class for a line of ancestors, nearest first.
 
-        An ancestor is the name of one of Python's, or a number and a name of the program's.
+        An ancestor is the name of one of Python's, or a number, a name and the module it is of.
         """
         family: type | None = None
         for ancestor in reversed(line):
@@ -64,11 +61,13 @@ class Ancestries:
                 if isinstance(known, type) and issubclass(known, BaseException):
                     family = ProgramAssertion if known is AssertionError else known
                 continue
-            number, name = ancestor
-            if type(number) is not int or type(name) is not str:
+            number, name, home = ancestor
+            if (type(number), type(name), type(home)) != (int, str, str):
                 raise PeerBroke("an exception's ancestry is malformed")
             if number not in self._classes:
-                self._classes[number] = _derive(number, name, family or Exception)
+                self._classes[number] = _derive(
+                    number, name, error_of(home, name) or family or Exception
+                )
             family = self._classes[number]
         return family or Exception
 

@@ -7,17 +7,20 @@ back, and keeps the record of what a verdict took the program's word for.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
 import os
 import sys
 import types
+from functools import partial
 from typing import Any
 
 from farm.sandbox.frames import Line, Message, PeerBroke, Severed, TooMuch
 from farm.sandbox.known import is_pure, module_meant
 from farm.sandbox.plain import Json, Traffic
-from farm.sandbox.raised import Ancestries, RaisedByProgram, Reference
+from farm.sandbox.raised import Ancestries, RaisedByProgram
 from farm.sandbox.standins import Remote, stand_in
+from farm.sandbox.values import PLAIN, Reference, is_of_the_program, number_of, value_class
 
 _DECOYS = 3
 # What a message that is not one makes the reading of it raise.
@@ -40,6 +43,7 @@ class Session:
         self._function_numbers: dict[int, int] = {}
         self._classes: list[tuple[str, frozenset[str], type]] = []
         self._objects: dict[int, Remote] = {}
+        self._value_classes: dict[tuple[int, type], type] = {}
         self._values: dict[int, Any] = {}  # values of plain subclasses, kept for identity
         self._ancestries = Ancestries()
         self._returned: Any = None
@@ -224,7 +228,13 @@ class Session:
             self._returned = value  # held until the next message, or the book would drop it
             return {"do": "return", "v": self._traffic.pack(value)}
         except Exception as error:  # noqa: BLE001  # a test's function may raise anything
-            return {"do": "return", "raised": type(error).__name__, "text": str(error)[:2000]}
+            self._returned = error
+            return {
+                "do": "return",
+                "raised": self._export(error),
+                "own": self._own_number(error),
+                "text": _said(error),
+            }
 
     def _attribute(self, owner: Any, asked: Json) -> Any:
         """Read or set a public attribute of an object of the tests' own classes, only."""
@@ -241,11 +251,8 @@ class Session:
     def _export(self, value: Any) -> Json:
         if type(value) is Reference:
             return {"t": "object", "v": value.number}
-        if isinstance(value, Remote):
-            return {"t": "object", "v": value._farm_number}
-        number = getattr(type(value), "_program_object", None)
-        if number is not None:
-            return {"t": "object", "v": number}
+        if is_of_the_program(value):
+            return {"t": "object", "v": number_of(value)}
         if isinstance(value, type) and "_program_class" in vars(value):
             return {"t": "class", "v": vars(value)["_program_class"]}
         name = getattr(value, "__name__", "")
@@ -292,12 +299,15 @@ class Session:
             return self._objects[number]
         if number in self._values:
             return self._values[number]
+        if "error" in reference:
+            error = self._values[number] = self._exception(reference["error"])
+            return error
         if "raises" in reference:
             return self._ancestries.find(reference["raises"])
         kind = reference["c"]
-        name, has, made_of = self._classes[kind]
+        _, has, made_of = self._classes[kind]
         if "base" in reference:
-            value = self._subclass_value(number, name, self._traffic.unpack(reference["base"]))
+            value = self._subclass_value(number, kind, self._traffic.unpack(reference["base"]))
             self._values[number] = value
             return value
         if "coroutine" in has:
@@ -331,42 +341,57 @@ class Session:
     async def _coroutine(self, number: int) -> Any:
         return self.operate("await", Reference(number))
 
-    def _subclass_value(self, number: int, name: str, value: Any) -> Any:
-        """Make a value of a subclass: plain in every operator, remote by attribute."""
-        session = self
-
-        def attribute(self: Any, wanted: str) -> Any:
-            return session.operate("getattr", Reference(number), wanted)
-
+    def _subclass_value(self, number: int, kind: int, value: Any) -> Any:
+        """Make a value of a subclass; see `values` for what it is in tests."""
         base = type(value)
-        if base not in (int, float, str, tuple, bytes, complex, frozenset):
+        if base not in PLAIN:
             raise PeerBroke("a value of a subclass carries no plain value")
-        members = {"__getattr__": attribute, "_program_object": number}
-        return type(name.replace("\0", "") or "value", (base,), members)(value)
+        if (kind, base) not in self._value_classes:
+            name, has, _ = self._classes[kind]
+            self._value_classes[kind, base] = value_class(self, name, base, has)
+        made = self._value_classes[kind, base](value)
+        object.__setattr__(made, "_farm_number", number)
+        return made
 
     # --- exceptions
 
     def _exception(self, reply: Json) -> BaseException:
-        kind = self._ancestries.find(reply["raised"])
-        text = reply.get("text")
-        try:
-            arguments = self._traffic.unpack(reply["args"])
-            raised: BaseException = kind(*arguments)
-        except Exception:  # noqa: BLE001  # an exception that cannot be rebuilt keeps its text
-            raised = RuntimeError(str(text))
+        own = reply.get("own")
+        if type(own) is int and isinstance(self._functions[own], BaseException):
+            returned: BaseException = self._functions[own]
+            return returned
+        raised = self._rebuilt(self._ancestries.find(reply["raised"]), reply)
         if isinstance(raised, RaisedByProgram):
             raised._session = self
             raised._object = reply["object"] if type(reply["object"]) is int else -1
-        cause = reply.get("cause")
-        if type(cause) is dict:
-            raised.__cause__ = self._exception({**cause, "cause": None})
+            raised._says = reply["says"] if type(reply.get("says")) is str else None
+        for note in reply.get("notes", ()):
+            raised.add_note(note)
+        for key in ("cause", "context"):
+            if type(reply.get(key)) is dict:
+                other = self._exception({**reply[key], "cause": None, "context": None})
+                setattr(raised, f"__{key}__", other)
         return raised
 
+    def _rebuilt(self, kind: type, reply: Json) -> BaseException:
+        """Make an exception of its arguments; one that takes no such keeps its text."""
+        try:
+            arguments = tuple(self._traffic.unpack(reply["args"]))
+        except Exception:  # noqa: BLE001  # whatever a hostile argument leads to
+            arguments = (str(reply.get("text")),)
+        for make in (kind, partial(kind.__new__, kind)):  # without the class's own `__init__`
+            with contextlib.suppress(Exception):
+                made = make(*arguments)
+                if isinstance(made, BaseException):
+                    return made
+        return RuntimeError(str(reply.get("text")))
 
-def is_of_the_program(value: object) -> bool:
-    """Say whether a value is one of the program's objects, whatever it says of itself."""
-    kind = type(value)  # not `isinstance`, which believes what the object calls its class
-    return issubclass(kind, Remote) or hasattr(kind, "_program_object")
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)[:2000]
+    except Exception:  # noqa: BLE001  # a test's class may raise here, too
+        return type(error).__name__
 
 
 def _is_of_the_tests(value: Any) -> bool:

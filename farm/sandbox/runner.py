@@ -212,7 +212,7 @@ _shared_lock = threading.Lock()
 
 
 def _part_after_fork() -> None:
-    """Leave the sockets of all slots to the parent: two that talk on one take each other's words."""
+    """Leave all sockets to the parent: two that talk on one would take each other's words."""
     global _shared_lock
     _shared_lock = threading.Lock()  # a thread that is not here may have held it
     Deleter.begin_anew()

@@ -218,6 +218,7 @@ class Deleter:
 
     @classmethod
     def later(cls, path: str) -> None:
+        """Have a tree deleted when there is time."""
         cls._paths.put(path)
         with cls._lock:
             if cls._thread is None:

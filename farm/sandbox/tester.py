@@ -19,8 +19,9 @@ from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
 from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
 from farm.sandbox.raised import ProgramAssertion
-from farm.sandbox.remote import NotReady, Session, is_of_the_program
+from farm.sandbox.remote import NotReady, Session
 from farm.sandbox.standins import Remote
+from farm.sandbox.values import is_of_the_program
 
 _PYTHONS_OWN = vars(builtins)
 _LONGEST_TEXT = 500

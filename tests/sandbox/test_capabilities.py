@@ -247,6 +247,58 @@ def test_no_plain_data_comes_out_of_arithmetic_with_plain_data(
             "a = A()\nassert (a._number, a._session, a._class, a._holds, a._mixed)"
             " == (41, 's', 'c', [], 1.5)",
         ),
+        # a value keeps what its class writes of itself, and its operators among its own
+        (
+            "from typing import NamedTuple\nfrom collections import namedtuple\n"
+            "P = namedtuple('P', 'x y')\n"
+            "class V(NamedTuple):\n    x: int\n    y: int\n"
+            "    def __add__(self, o): return V(self.x + o.x, self.y + o.y)\n"
+            "class Shout(str):\n    def __repr__(self): return 'loud'\n"
+            "class Five(int):\n    def __str__(self): return 'five'\n"
+            "    def __format__(self, style): return style + '5'\n",
+            "assert repr(P(1, 2)) == 'P(x=1, y=2)' == str(P(1, 2)) == f'{P(1, 2)}'\n"
+            "assert V(1, 2) + V(3, 4) == V(4, 6) == (4, 6)\n"
+            "assert V(1, 2) + (3,) == (1, 2, 3) and type(V(1, 2)) is V\n"
+            "assert repr([Shout('a')]) == '[loud]' and Shout('a') == 'a'\n"
+            "assert str(Five(5)) == 'five' and f'{Five(5):>}' == '>5' and Five(5) + 1 == 6",
+        ),
+        (
+            "from collections import namedtuple\nP = namedtuple('P', 'x y')\n"
+            "def f(): return [P(i, i) for i in range(20_000)]",
+            "assert len(f()) == 20_000",
+        ),
+        # exceptions: what they say, whose they are, what came before, and their way back
+        (
+            "import json, decimal, dataclasses\n"
+            "class E(Exception):\n    def __str__(self): return 'said'\n"
+            "@dataclasses.dataclass(frozen=True)\nclass D:\n    x: int\n"
+            "def f(n):\n    if n == 0: raise E(1)\n    if n == 1: json.loads('{')\n"
+            "    if n == 2: decimal.Decimal('x')\n    if n == 3: D(1).__setattr__('x', 2)\n"
+            "    if n == 4:\n        try: 1 / 0\n"
+            "        except ZeroDivisionError: raise KeyError('k')\n"
+            "    if n == 5:\n        e = ValueError('v'); e.add_note('noted'); raise e\n"
+            "    if n == 6: raise ExceptionGroup('g', [ValueError('a'), E(2)])\n"
+            "def caught(n):\n    try: f(n)\n    except Exception as e: return e\n"
+            "def passed_on(g): return g()\n"
+            "def seen(g):\n    try: g()\n    except KeyError as e: return e.args\n",
+            "import json, decimal, dataclasses, unittest\n"
+            "raises = unittest.TestCase().assertRaises\n"
+            "with raises(E) as c: f(0)\nassert str(c.exception) == 'said'\n"
+            "with raises(json.JSONDecodeError) as c: f(1)\nassert c.exception.pos == 1\n"
+            "with raises(decimal.InvalidOperation): f(2)\n"
+            "with raises(dataclasses.FrozenInstanceError): f(3)\n"
+            "with raises(KeyError) as c: f(4)\n"
+            "assert type(c.exception.__context__) is ZeroDivisionError\n"
+            "with raises(ValueError) as c: f(5)\nassert c.exception.__notes__ == ['noted']\n"
+            "try: f(6)\nexcept* ValueError as g: assert str(g.exceptions[0]) == 'a'\n"
+            "except* E as g: assert str(g.exceptions[0]) == 'said'\n"
+            "assert isinstance(caught(5), ValueError) and caught(5).args == ('v',)\n"
+            "assert isinstance(caught(0), E) and str(caught(0)) == 'said'\n"
+            "class Mine(Exception):\n    def __init__(self, a, b): self.pair = a, b\n"
+            "def g(): raise Mine(1, 2)\n"
+            "with raises(Mine) as c: passed_on(g)\nassert c.exception.pair == (1, 2)\n"
+            "def h(): raise KeyError('key')\nassert seen(h) == ('key',)",
+        ),
         (
             "def f(**named): return sorted(named)",
             "assert f(function=1, self=2, operation=3, home=4)"

@@ -178,9 +178,14 @@ def value(depth=0):
     if rnd.random() < 0.2:
         made["class"] = rnd.choice([0, 1, None, "x"])
     if rnd.random() < 0.2:
-        made["raises"] = rnd.choice([["ValueError"], [[0, "A"], "KeyError"], [None], 5, ["eval"]])
+        made["raises"] = rnd.choice([["ValueError"], [[0, "A", "m"], "KeyError"], [None], 5,
+                                     ["eval"]])
     if rnd.random() < 0.2:
         made["holds"] = True
+    if rnd.random() < 0.1:
+        made["module"] = rnd.choice(["os", "math", 1])
+    if rnd.random() < 0.1:
+        made["error"] = {{"raised": ["ValueError"], "args": value(depth + 1), "object": 0}}
     return made
 
 def tables(message):
@@ -208,8 +213,11 @@ def reply():
         return tables({{
             "raised": rnd.choice([["AssertionError"], ["SystemExit"], ["KeyboardInterrupt"], [],
                                   ["GeneratorExit"], [1], None, ["StopIteration"],
-                                  [[0, "A"], "AssertionError"], ["ExceptionGroup"], ["object"]]),
-            "args": value(), "text": rnd.choice(["", None, "m"]), "object": rnd.choice([0, "x"])}})
+                                  [[0, "A", "decimal"], "AssertionError"], ["ExceptionGroup"],
+                                  ["object"]]),
+            "args": value(), "text": rnd.choice(["", None, "m"]), "object": rnd.choice([0, "x"]),
+            "own": rnd.choice([0, 1, -1, None]), "says": rnd.choice(["s", None]),
+            "notes": rnd.choice([[], ["n"], 5]), "context": rnd.choice([None, {{}}])}})
     if pick < 10:
         return tables({{
             "ask": rnd.choice(["call", "get", "set", "zz"]), "n": rnd.choice([0, 1, -1, "0", None]),
@@ -217,7 +225,7 @@ def reply():
             "a": rnd.choice([[value()], None]), "k": rnd.choice([{{}}, {{"x": value()}}, None]),
             "v": value()}})
     return rnd.choice([[], 5, "ok", None, {{"missing": True}}, {{"ready": True}}, {{}},
-                       {{"syntax": 1}}, {{"denied": None}}])
+                       {{"syntax": 1}}, {{"denied": None}}, {{"much": 1}}])
 
 send({{"v": None}})
 for _ in range(60):
