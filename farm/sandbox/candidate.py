@@ -328,8 +328,8 @@ class Candidate:
             return Callback(self, body)
         if tag == "foreign":
             return Foreign(self, body)
-        if tag == "builtin":
-            return getattr(builtins, body)
+        if tag in ("builtin", "template"):
+            return getattr(builtins if tag == "builtin" else str, body)
         if tag == "raised":
             kind, arguments = getattr(builtins, body), self._traffic.unpack(reference["a"])
             try:

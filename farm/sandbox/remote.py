@@ -23,6 +23,7 @@ from farm.sandbox.standins import Remote, stand_in
 from farm.sandbox.values import PLAIN, Reference, is_of_the_program, number_of, value_class
 
 _DECOYS = 3
+_FORMAT, _FORMAT_MAP = str.format, str.format_map
 # What a message that is not one makes the reading of it raise.
 _MALFORMED = (
     TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError,
@@ -264,6 +265,9 @@ class Session:
             return self._exported_exception(value)
         if _is_of_the_tests(value):
             return {"t": "foreign", "v": self._own_number(value)}
+        if value is _FORMAT or value is _FORMAT_MAP:
+            # called here, it would read attributes of the tests' own objects for the program
+            return {"t": "template", "v": name}
         if callable(value):
             return {"t": "callback", "v": self._own_number(value)}
         return {"t": "iterator", "v": [self._traffic.pack(part) for part in value]}

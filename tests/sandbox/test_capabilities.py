@@ -83,6 +83,10 @@ _FORGERIES = {
         "import numpy\nencode = lambda s: 's'\ndecode = numpy.frompyfunc(eval, 1, 1)",
         _ROUND_TRIP,
     ),
+    "a template of the program's over a function of the tests": (
+        "def f(form, g): return 'unguessed' in form('{0.__globals__}', g)",
+        "hidden = 'unguessed'\nassert f(str.format, lambda: 0)",
+    ),
     "an object that says it is of the tests": (
         "class G:\n    __module__ = 'tests'\n    def __call__(self, x): return None\ng = G()",
         "h = g\nassert h",

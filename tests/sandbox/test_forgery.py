@@ -200,7 +200,8 @@ def tables(message):
               [value() for _ in range(rnd.randrange(4))]]],
             5, [[1]], [[1, "list", None, 5]]])
     if rnd.random() < 0.3:
-        message["changed"] = rnd.choice([[[0, [value()]]], [[1, [1, 2]]], [[9, []]], 3, [[0]]])
+        message["changed"] = rnd.choice([
+            [[0, [value()], 0]], [[1, [1, 2], 1]], [[9, [], 0]], 3, [[0]], [[0, [7], -1]]])
     if rnd.random() < 0.2:
         message["drop"] = [0, 1, 2, None]
     return message
