@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from farm.sandbox import assertions, imports, values
+from farm.sandbox import assertions, described, imports, values
 from farm.sandbox.frames import Line, Message, PeerBroke
 from farm.sandbox.known import is_pure
 from farm.sandbox.lent import Callback, Foreign
@@ -45,21 +45,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "aiter": lambda value: value.__aiter__(),
     "anext": lambda value: value.__anext__(),
 }  # fmt: skip
-# Methods a stand-in has only if the object's class has them, so that `callable`, `len` and
-# iteration answer for the tester as they would for the object itself.
-ASKED_FOR = (
-    "__call__", "__len__", "__iter__", "__next__", "__getitem__", "__setitem__", "__delitem__",
-    "__contains__", "__bool__", "__hash__", "__int__", "__float__", "__index__", "__abs__",
-    "__round__", "__reversed__", "__neg__", "__pos__", "__invert__", "__await__", "__aiter__",
-    "__anext__", "__enter__", "__aenter__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__",
-    "__divmod__", "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__",
-    "__pow__", "__and__", "__or__", "__xor__", "__matmul__", "__lshift__", "__rshift__",
-    "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__",
-    "__rand__", "__ror__", "__rxor__", "__iadd__", "__isub__", "__imul__", "__itruediv__",
-    "__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__",
-)  # fmt: skip
-_BY_VALUE = values.PLAIN
-_CONTAINERS = (list, dict, set, bytearray)
 _BUILTIN_OBJECTS = {id(value): name for name, value in vars(builtins).items()}
 _MOST_PROMISED = 32
 _LENT = "_farm_number"  # on an exception of the tests that passes through the program
@@ -71,46 +56,6 @@ class _Refused(Exception):
 
     def __init__(self, reply: Message) -> None:
         self.reply = reply
-
-
-def _describe(kind: type) -> Json:
-    """Return what a tester needs to know of a class to stand in for its objects."""
-    family = [vars(parent) for parent in type.mro(kind)[:-1]]
-    has = [name for name in ASKED_FOR if any(name in names for names in family)]
-    if any("__hash__" in names and names["__hash__"] is None for names in family[:1]):
-        has.append("unhashable")
-    if kind is types.CoroutineType:
-        has.append("coroutine")
-    for base in _CONTAINERS:
-        if issubclass(kind, base):
-            has.append(f"holds {base.__name__}")
-            has += [f"inherits {name}" for name in has if _is_inherited(kind, name)]
-    if issubclass(kind, _BY_VALUE):
-        own = (name for name in values.ASKED_FOR if not _is_inherited(kind, name))
-        has += [f"own {name}" for name in own if hasattr(kind, name)]
-    return {"name": kind.__name__, "has": has}
-
-
-# What nearly every program has objects of is described before the fork.
-_DESCRIBED: dict[type, Json] = {
-    kind: _describe(kind)
-    for kind in (
-        types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.GeneratorType, type,
-    )
-}  # fmt: skip
-
-
-def _is_inherited(kind: type, name: str) -> bool:
-    """Say whether a method of a class that extends one of Python's is Python's own."""
-    first = next((parent for parent in type.mro(kind) if name in vars(parent)), None)
-    return first is not None and first.__module__ == "builtins"
-
-
-class _Subscriptable(type):
-    """Stands, in what a tester is told, for the class of classes that take a subscript."""
-
-    def __getitem__(cls, part: object) -> object:  # only that there is one is told
-        raise NotImplementedError
 
 
 class Candidate:
@@ -200,7 +145,7 @@ class Candidate:
         arguments = [self._traffic.unpack(part) for part in message["a"]]
         named = {key: self._traffic.unpack(part) for key, part in message.get("k", {}).items()}
         if do == "plain":
-            return {"v": self._traffic.pack(_plain_part(arguments[0]))}
+            return {"v": self._traffic.pack(described.plain_part(arguments[0]))}
         if do == "await":
             return {"v": self._traffic.pack(self._wait_for(arguments[0]))}
         return {"v": self._traffic.pack(OPERATIONS[do](*arguments, **named))}
@@ -276,7 +221,7 @@ class Candidate:
         if number is None:
             number = self._class_numbers[id(kind)] = len(self._classes)
             self._classes.append(kind)
-            self._told.append(_DESCRIBED.get(kind) or _describe(kind))
+            self._told.append(described.of(kind))
         return number
 
     def _export(self, value: Any) -> Json:
@@ -290,16 +235,16 @@ class Candidate:
         if kind is types.ModuleType and value.__name__ != NAME:
             reference["module"] = value.__name__
         if issubclass(kind, type) and hasattr(value, "__class_getitem__"):
-            kind = _Subscriptable
+            kind = described.Subscriptable
         reference["c"] = self._class_number(kind)
         if issubclass(kind, type):
             reference["class"] = self._class_number(value)
             if issubclass(value, BaseException):
                 reference["raises"] = self._ancestry(value)
-        for base in _BY_VALUE:
+        for base in values.PLAIN:
             if issubclass(kind, base):
-                reference["base"] = self._traffic.pack(_plain_part(value))
-        if issubclass(kind, _CONTAINERS):
+                reference["base"] = self._traffic.pack(described.plain_part(value))
+        if issubclass(kind, described.CONTAINERS):
             reference["holds"] = True
         if issubclass(kind, BaseException):
             reference["error"] = self._report_alone(value)
@@ -363,7 +308,7 @@ class Candidate:
             "text": text,
             "object": self._number_of(error),
         }
-        if not _is_inherited(kind, "__str__"):
+        if not described.is_inherited(kind, "__str__"):
             report["says"] = text
         more = error.__dict__
         if more.get("__notes__"):
@@ -391,21 +336,3 @@ class Candidate:
     def pack(self, value: Any) -> Json:
         """Pack a value for a request of ours."""
         return self._traffic.pack(value)
-
-
-def _plain_part(value: Any) -> Any:
-    """Return the value a subclass of a plain type carries, without anything the subclass says."""
-    for base in (*_BY_VALUE, *_CONTAINERS):
-        if issubclass(type(value), base):
-            if base in (tuple, list, set, frozenset):
-                return base(base.__iter__(value))
-            if base is dict:
-                return dict(dict.items(value))
-            if base is str:
-                return str.__str__(value)
-            if base is int:
-                return int.__add__(value, 0)
-            if base is float:
-                return float.__mul__(value, 1.0)  # keeps the sign of zero
-            return base(value)
-    return None

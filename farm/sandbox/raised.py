@@ -8,6 +8,9 @@ alone is marked: raised by the program it is an error, not a failed assertion.
 from __future__ import annotations
 
 import builtins
+import contextlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from farm.sandbox.frames import PeerBroke
@@ -75,3 +78,25 @@ class Ancestries:
 def _derive(number: int, name: str, parent: type) -> type:
     bases = (parent,) if issubclass(parent, RaisedByProgram) else (RaisedByProgram, parent)
     return type(name.replace("\0", "") or "error", bases, {"_program_class": number})
+
+
+def rebuilt(kind: type, reply: Json, unpack: Callable[[Json], Any]) -> BaseException:
+    """Make an exception of its arguments; one that takes no such keeps its text."""
+    try:
+        arguments = tuple(unpack(reply["args"]))
+    except Exception:  # noqa: BLE001  # whatever a hostile argument leads to
+        arguments = (str(reply.get("text")),)
+    for make in (kind, partial(kind.__new__, kind)):  # without the class's own `__init__`
+        with contextlib.suppress(Exception):
+            made = make(*arguments)
+            if isinstance(made, BaseException):
+                return made
+    return RuntimeError(str(reply.get("text")))
+
+
+def said(error: BaseException) -> str:
+    """Return what an exception of the tests says of itself, as far as it can."""
+    try:
+        return str(error)[:2000]
+    except Exception:  # noqa: BLE001  # a test's class may raise here, too
+        return type(error).__name__

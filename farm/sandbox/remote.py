@@ -7,18 +7,16 @@ back, and keeps the record of what a verdict took the program's word for.
 from __future__ import annotations
 
 import builtins
-import contextlib
 import importlib
 import os
 import sys
 import types
-from functools import partial
 from typing import Any
 
 from farm.sandbox.frames import Line, Message, PeerBroke, Severed, TooMuch
 from farm.sandbox.known import is_pure, module_meant
 from farm.sandbox.plain import Json, Traffic
-from farm.sandbox.raised import Ancestries, RaisedByProgram
+from farm.sandbox.raised import Ancestries, RaisedByProgram, rebuilt, said
 from farm.sandbox.standins import Remote, stand_in
 from farm.sandbox.values import PLAIN, Reference, is_of_the_program, number_of, value_class
 
@@ -234,7 +232,7 @@ class Session:
                 "do": "return",
                 "raised": self._export(error),
                 "own": self._own_number(error),
-                "text": _said(error),
+                "text": said(error),
             }
 
     def _attribute(self, owner: Any, asked: Json) -> Any:
@@ -364,7 +362,7 @@ class Session:
         if type(own) is int and isinstance(self._functions[own], BaseException):
             returned: BaseException = self._functions[own]
             return returned
-        raised = self._rebuilt(self._ancestries.find(reply["raised"]), reply)
+        raised = rebuilt(self._ancestries.find(reply["raised"]), reply, self._traffic.unpack)
         if isinstance(raised, RaisedByProgram):
             raised._session = self
             raised._object = reply["object"] if type(reply["object"]) is int else -1
@@ -376,26 +374,6 @@ class Session:
                 other = self._exception({**reply[key], "cause": None, "context": None})
                 setattr(raised, f"__{key}__", other)
         return raised
-
-    def _rebuilt(self, kind: type, reply: Json) -> BaseException:
-        """Make an exception of its arguments; one that takes no such keeps its text."""
-        try:
-            arguments = tuple(self._traffic.unpack(reply["args"]))
-        except Exception:  # noqa: BLE001  # whatever a hostile argument leads to
-            arguments = (str(reply.get("text")),)
-        for make in (kind, partial(kind.__new__, kind)):  # without the class's own `__init__`
-            with contextlib.suppress(Exception):
-                made = make(*arguments)
-                if isinstance(made, BaseException):
-                    return made
-        return RuntimeError(str(reply.get("text")))
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return str(error)[:2000]
-    except Exception:  # noqa: BLE001  # a test's class may raise here, too
-        return type(error).__name__
 
 
 def _is_of_the_tests(value: Any) -> bool:
