@@ -36,8 +36,8 @@ def _describe(kind: type) -> Json:
             has.append(f"holds {base.__name__}")
             has += [f"inherits {name}" for name in has if is_inherited(kind, name)]
     if issubclass(kind, values.PLAIN):
-        own = (name for name in values.ASKED_FOR if not is_inherited(kind, name))
-        has += [f"own {name}" for name in own if hasattr(kind, name)]
+        defined = [name for name in values.ASKED_FOR if any(name in names for names in family)]
+        has += [f"own {name}" for name in defined if not is_inherited(kind, name)]
     return {"name": kind.__name__, "has": has}
 
 

@@ -264,6 +264,7 @@ def test_no_plain_data_comes_out_of_arithmetic_with_plain_data(
             "assert V(1, 2) + V(3, 4) == V(4, 6) == (4, 6)\n"
             "assert V(1, 2) + (3,) == (1, 2, 3) and type(V(1, 2)) is V\n"
             "assert repr([Shout('a')]) == '[loud]' and Shout('a') == 'a'\n"
+            "assert not callable(Five(5)) and not hasattr(type(Shout('')), '__matmul__')\n"
             "assert str(Five(5)) == 'five' and f'{Five(5):>}' == '>5' and Five(5) + 1 == 6",
         ),
         (
