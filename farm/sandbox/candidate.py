@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import copy
 import io
 import operator
@@ -17,8 +18,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from farm.sandbox import assertions, imports
+from farm.sandbox import assertions, described, imports, values
 from farm.sandbox.frames import Line, Message, PeerBroke
+from farm.sandbox.known import is_pure
 from farm.sandbox.lent import Callback, Foreign
 from farm.sandbox.plain import Json, Traffic
 
@@ -34,7 +36,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
        ("abs", "bool", "divmod", "float", "format", "getattr", "hash", "int", "isinstance",
         "issubclass", "iter", "len", "next", "repr", "reversed", "round", "setattr", "delattr",
         "str", "type")},
-    "call": lambda function, *arguments, **named: function(*arguments, **named),
+    "call": lambda function, /, *arguments, **named: function(*arguments, **named),
     "leave": lambda manager, error: type(manager).__exit__(
         manager, type(error), error, error.__traceback__
     ),
@@ -43,23 +45,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "aiter": lambda value: value.__aiter__(),
     "anext": lambda value: value.__anext__(),
 }  # fmt: skip
-# Methods a stand-in has only if the object's class has them, so that `callable`, `len` and
-# iteration answer for the tester as they would for the object itself.
-ASKED_FOR = (
-    "__call__", "__len__", "__iter__", "__next__", "__getitem__", "__setitem__", "__delitem__",
-    "__contains__", "__bool__", "__hash__", "__int__", "__float__", "__index__", "__abs__",
-    "__round__", "__reversed__", "__neg__", "__pos__", "__invert__", "__await__", "__aiter__",
-    "__anext__", "__enter__", "__aenter__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__",
-    "__divmod__", "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__",
-    "__pow__", "__and__", "__or__", "__xor__", "__matmul__", "__lshift__", "__rshift__",
-    "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__",
-    "__rand__", "__ror__", "__rxor__", "__iadd__", "__isub__", "__imul__", "__itruediv__",
-    "__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__",
-)  # fmt: skip
-_BY_VALUE = (int, float, str, tuple, bytes, complex, frozenset)
-_CONTAINERS = (list, dict, set, bytearray)
 _BUILTIN_OBJECTS = {id(value): name for name, value in vars(builtins).items()}
 _MOST_PROMISED = 32
+_LENT = "_farm_number"  # on an exception of the tests that passes through the program
 _NAMED = (types.FunctionType, type)
 
 
@@ -68,43 +56,6 @@ class _Refused(Exception):
 
     def __init__(self, reply: Message) -> None:
         self.reply = reply
-
-
-def _describe(kind: type) -> Json:
-    """Return what a tester needs to know of a class to stand in for its objects."""
-    family = [vars(parent) for parent in type.mro(kind)[:-1]]
-    has = [name for name in ASKED_FOR if any(name in names for names in family)]
-    if any("__hash__" in names and names["__hash__"] is None for names in family[:1]):
-        has.append("unhashable")
-    if kind is types.CoroutineType:
-        has.append("coroutine")
-    for base in _CONTAINERS:
-        if issubclass(kind, base):
-            has.append(f"holds {base.__name__}")
-            has += [f"inherits {name}" for name in has if _is_inherited(kind, name)]
-    return {"name": kind.__name__, "has": has}
-
-
-# What nearly every program has objects of is described before the fork.
-_DESCRIBED: dict[type, Json] = {
-    kind: _describe(kind)
-    for kind in (
-        types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.GeneratorType, type,
-    )
-}  # fmt: skip
-
-
-def _is_inherited(kind: type, name: str) -> bool:
-    """Say whether a method of a class that extends one of Python's is Python's own."""
-    first = next((parent for parent in type.mro(kind) if name in vars(parent)), None)
-    return first is not None and first.__module__ == "builtins"
-
-
-class _Subscriptable(type):
-    """Stands, in what a tester is told, for the class of classes that take a subscript."""
-
-    def __getitem__(cls, part: object) -> object:  # only that there is one is told
-        raise NotImplementedError
 
 
 class Candidate:
@@ -126,6 +77,8 @@ class Candidate:
         self._event_loop: Any = None
         self._promised: dict[str, Any] = {}
         self._stdout = sys.stdout
+        # the interpreter's own: what a program puts in their place keeps what it likes
+        self._flushes = [stream.flush for stream in (sys.__stdout__, sys.__stderr__) if stream]
 
     def serve(self, source: int, target: int) -> None:
         """Answer until the pipe closes; always inside a `try` that ends the process."""
@@ -134,6 +87,9 @@ class Candidate:
         self._answer_until_return()
 
     def _reply(self, message: Message) -> None:
+        for flush in self._flushes:  # the process is killed: nothing is flushed at its end
+            with contextlib.suppress(OSError, ValueError):  # the program may have closed it
+                flush()
         try:
             self._traffic.seal(message, forget=False)
             if broken := self._broken_promises():
@@ -142,8 +98,7 @@ class Candidate:
                 message["classes"], self._told = self._told, []
             self._line.send(message)
         except PeerBroke as error:  # too large to send: the call fails, the program goes on
-            apology: Message = {"raised": ["RuntimeError"], "args": None, "object": -1}
-            self._line.send({**apology, "text": str(error)})
+            self._line.send({"much": str(error)})
 
     def _answer_until_return(self) -> Message:
         """Answer requests; return at the message that answers a callback of ours."""
@@ -190,7 +145,7 @@ class Candidate:
         arguments = [self._traffic.unpack(part) for part in message["a"]]
         named = {key: self._traffic.unpack(part) for key, part in message.get("k", {}).items()}
         if do == "plain":
-            return {"v": self._traffic.pack(_plain_part(arguments[0]))}
+            return {"v": self._traffic.pack(described.plain_part(arguments[0]))}
         if do == "await":
             return {"v": self._traffic.pack(self._wait_for(arguments[0]))}
         return {"v": self._traffic.pack(OPERATIONS[do](*arguments, **named))}
@@ -266,43 +221,46 @@ class Candidate:
         if number is None:
             number = self._class_numbers[id(kind)] = len(self._classes)
             self._classes.append(kind)
-            self._told.append(_DESCRIBED.get(kind) or _describe(kind))
+            self._told.append(described.of(kind))
         return number
 
     def _export(self, value: Any) -> Json:
         kind = type(value)
         if kind is Callback or kind is Foreign:
             return {"t": "own", "v": object.__getattribute__(value, "_number")}
-        if _BUILTIN_OBJECTS.get(id(value)) is not None:
-            return {"t": "builtin", "v": _BUILTIN_OBJECTS[id(value)]}
-        if kind is types.ModuleType and value.__name__ != NAME:
-            return {"t": "module", "v": value.__name__}
+        builtin = _BUILTIN_OBJECTS.get(id(value))
+        if builtin is not None and is_pure(builtin):
+            return {"t": "builtin", "v": builtin}
         reference: Json = {"t": "object", "v": self._number_of(value)}
+        if kind is types.ModuleType and value.__name__ != NAME:
+            reference["module"] = value.__name__
         if issubclass(kind, type) and hasattr(value, "__class_getitem__"):
-            kind = _Subscriptable
+            kind = described.Subscriptable
         reference["c"] = self._class_number(kind)
         if issubclass(kind, type):
             reference["class"] = self._class_number(value)
             if issubclass(value, BaseException):
                 reference["raises"] = self._ancestry(value)
-        for base in _BY_VALUE:
+        for base in values.PLAIN:
             if issubclass(kind, base):
-                reference["base"] = self._traffic.pack(_plain_part(value))
-        if issubclass(kind, _CONTAINERS):
+                reference["base"] = self._traffic.pack(described.plain_part(value))
+        if issubclass(kind, described.CONTAINERS):
             reference["holds"] = True
+        if issubclass(kind, BaseException):
+            reference["error"] = self._report_alone(value)
         return reference
 
     def _ancestry(self, kind: type) -> list[Json]:
         """List an exception's classes, nearest first.
 
-        Names for Python's own, a number and a name for the program's.
+        Names for Python's own; a number, a name and a module for others.
         """
         line: list[Json] = []
         for parent in type.mro(kind):
             if _BUILTIN_OBJECTS.get(id(parent)) is not None:
                 line.append(parent.__name__)
             else:
-                line.append([self._class_number(parent), parent.__name__])
+                line.append([self._class_number(parent), parent.__name__, str(parent.__module__)])
         return line
 
     def _adopt(self, reference: Json) -> Any:
@@ -315,18 +273,23 @@ class Candidate:
             return Callback(self, body)
         if tag == "foreign":
             return Foreign(self, body)
-        if tag == "builtin":
-            return getattr(builtins, body)
+        if tag in ("builtin", "template"):
+            return getattr(builtins if tag == "builtin" else str, body)
         if tag == "raised":
-            return getattr(builtins, body)(*self._traffic.unpack(reference["a"]))
+            kind, arguments = getattr(builtins, body), self._traffic.unpack(reference["a"])
+            try:
+                return kind(*arguments)
+            except TypeError:  # a class of the tests may take other arguments than its parent
+                return kind.__new__(kind, *arguments)
         if tag == "module":
             return __import__(body, fromlist=["_"])
         return iter([self._traffic.unpack(part) for part in body])
 
     def _report(self, error: BaseException) -> Message:
         report = self._report_alone(error)
-        if isinstance(error.__cause__, BaseException):
-            report["cause"] = self._report_alone(error.__cause__)
+        for key, other in (("cause", error.__cause__), ("context", error.__context__)):
+            if isinstance(other, BaseException):
+                report[key] = self._report_alone(other)
         return report
 
     def _report_alone(self, error: BaseException) -> Message:
@@ -339,40 +302,37 @@ class Candidate:
         except BaseException:  # noqa: BLE001  # a hostile __str__ may raise anything
             text = ""
         kind = type(error)
-        return {
+        report: Message = {
             "raised": self._ancestry(kind),
             "args": packed,
             "text": text,
             "object": self._number_of(error),
         }
+        if not described.is_inherited(kind, "__str__"):
+            report["says"] = text
+        more = error.__dict__
+        if more.get("__notes__"):
+            report["notes"] = [str(note) for note in more["__notes__"]]
+        if _LENT in more:
+            report["own"] = more[_LENT]
+        return report
 
     def ask(self, request: Message) -> Any:
         """Ask the tester for something only it has, in the middle of answering it."""
         self._reply(request)
         answer: Json = self._answer_until_return()
         if "raised" in answer:
-            kind = getattr(builtins, answer["raised"], RuntimeError)
-            raise kind(answer["text"])
+            raise self._raised_there(answer)
         return self._traffic.unpack(answer["v"])
+
+    def _raised_there(self, answer: Json) -> BaseException:
+        """Make of what a function of the tests raised what the program can catch."""
+        raised = self._traffic.unpack(answer["raised"])
+        if isinstance(raised, BaseException):
+            raised.__dict__.setdefault(_LENT, answer["own"])
+            return raised
+        return RuntimeError(answer["text"])
 
     def pack(self, value: Any) -> Json:
         """Pack a value for a request of ours."""
         return self._traffic.pack(value)
-
-
-def _plain_part(value: Any) -> Any:
-    """Return the value a subclass of a plain type carries, without anything the subclass says."""
-    for base in (*_BY_VALUE, *_CONTAINERS):
-        if issubclass(type(value), base):
-            if base in (tuple, list, set, frozenset):
-                return base(base.__iter__(value))
-            if base is dict:
-                return dict(dict.items(value))
-            if base is str:
-                return str.__str__(value)
-            if base is int:
-                return int.__add__(value, 0)
-            if base is float:
-                return float.__mul__(value, 1.0)  # keeps the sign of zero
-            return base(value)
-    return None

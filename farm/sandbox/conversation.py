@@ -22,6 +22,18 @@ _FEW_LINES, _ROOM = 8, 1 << 16
 PATIENCE_S = 5.0  # beyond the longest timeout, before a zygote counts as lost
 
 
+_talking: set[Conversation] = set()
+
+
+def abandon_all() -> None:
+    """Close, in a process just forked, what it holds of the conversations of its parent.
+
+    A tester reads its job to the end of the pipe, which a second holder would keep from coming.
+    """
+    while _talking:
+        _talking.pop().close()
+
+
 class Conversation:
     """One job's pipes, from sending it to the zygote's report."""
 
@@ -45,6 +57,7 @@ class Conversation:
         self._verdict, self._verdict_in = os.pipe()
         self._output, self._output_in = os.pipe()
         self._open = {self._work, self._verdict, self._output}
+        _talking.add(self)
         self._fits = assertions <= _FEW_LINES and _room(self._verdict) >= _ROOM
 
     def hold(self) -> dict[str, Any] | None:
@@ -94,8 +107,9 @@ class Conversation:
         if number == self._verdict:
             self.verdict += part
         else:
-            self.output += part[: limits.OUTPUT_BYTES - len(self.output)]
-            if len(self.output) >= limits.OUTPUT_BYTES and not self.over:
+            room = limits.OUTPUT_BYTES - len(self.output)
+            self.output += part[:room]
+            if len(part) > room and not self.over:
                 self.over = True
                 with contextlib.suppress(OSError):  # a zygote that is gone is met by the reader
                     self._control.sendall(json.dumps({"kill": self._number}).encode() + b"\n")
@@ -116,6 +130,7 @@ class Conversation:
 
     def close(self) -> None:
         """Close what is still open."""
+        _talking.discard(self)
         for number in list(self._open):
             self._close(number)
 

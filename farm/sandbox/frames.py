@@ -17,12 +17,20 @@ _parse = json.JSONDecoder().raw_decode  # `decode` would look for blanks at both
 _AT_ONCE, _AT_MOST = 1 << 13, 1 << 20
 
 
-class PeerGone(Exception):
+class Severed(BaseException):
+    """The conversation is at an end; no `Exception`, so that no test takes it for its program's."""
+
+
+class PeerGone(Severed):
     """The process at the other end closed its pipe: it died or was ended."""
 
 
-class PeerBroke(Exception):
+class PeerBroke(Severed):
     """The other end sent something no honest peer sends, or one of us sent too much."""
+
+
+class TooMuch(PeerBroke):
+    """The other end could not send an answer for its size; it is still there for the next."""
 
 
 class Line:

@@ -27,7 +27,7 @@ class Callback:
         self._home = home
         self._number = number
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         home = self._home
         packed = [home.pack(part) for part in arguments]
         also = {key: home.pack(part) for key, part in named.items()}

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from farm.sandbox import rare
+from farm.sandbox import rare, same
 from farm.sandbox.frames import Message, PeerBroke
 
 Json = Any  # what json.loads gives: checked where it is used
@@ -55,10 +55,12 @@ def contents(kind: str, container: Any) -> list[Any]:
     return list(container)
 
 
-def fill(kind: str, container: Any, parts: list[Any]) -> None:
-    """Make a container hold exactly `parts`, keeping the object itself."""
+def fill(kind: str, container: Any, parts: list[Any], kept: int = 0) -> None:
+    """Make a container hold exactly `parts`, behind its first `kept`, keeping the object itself."""
+    if kept and kind != "list":
+        raise PeerBroke("only a list is told by its end")
     if kind in ("list", "bytearray"):
-        container[:] = parts if kind == "list" else parts[0]
+        container[kept:] = parts if kind == "list" else parts[0]
     elif kind in _IN_PAIRS:
         container.clear()
         for key, value in zip(parts[::2], parts[1::2], strict=True):
@@ -155,11 +157,7 @@ class Traffic:
         With `forget`, containers nobody on this side holds any more leave both books, after
         their last changes were told. The caller keeps what the message itself refers to.
         """
-        changed = [
-            [number, self._pack_all(self._last[number])]
-            for number in list(self._last)
-            if self._has_changed(number)
-        ]
+        changed = [entry for number in list(self._last) if (entry := self._change_of(number))]
         if forget and self._last:
             message["drop"] = self._drop_unused()
         fresh: list[Json] = []
@@ -190,16 +188,24 @@ class Traffic:
             return container.maxlen
         return self.pack(container.default_factory) if kind == "defaultdict" else None
 
-    def _has_changed(self, number: int) -> bool:
-        kind = self._kind[number]
+    def _change_of(self, number: int) -> list[Json] | None:
+        """Return what a container's change is told by: the parts behind the first it keeps."""
+        kind, before = self._kind[number], self._last[number]
+        if kind == "list":
+            mine: list[Any] = self._shared[number]
+            kept = same.leading(mine, before)
+            if kept == len(mine) == len(before):
+                return None
+            del before[kept:]
+            before += mine[kept:]
+            return [number, self._pack_all(before[kept:]), kept]
         now = contents(kind, self._shared[number])
-        before = self._last[number]
         if kind == "bytearray":
-            same = now == before
+            unchanged = now == before
         else:  # parts are immutable or numbered themselves: identity tells
-            same = len(now) == len(before) and all(map(operator.is_, now, before))
+            unchanged = len(now) == len(before) and all(map(operator.is_, now, before))
         self._last[number] = now
-        return not same
+        return None if unchanged else [number, self._pack_all(now), 0]
 
     def _drop_unused(self) -> list[int]:
         dropped: list[int] = []
@@ -221,7 +227,7 @@ class Traffic:
     def unseal(self, message: Message) -> None:
         """Bring this side's containers up to date; a malformed table raises `PeerBroke`."""
         fresh = _listed(message.get("fresh"))
-        filled: list[tuple[int, Json]] = []
+        filled: list[tuple[int, Json, int]] = []
         for number, kind, extra, parts in fresh:
             mine = type(number) is not int or number % 2 == self._next % 2
             if mine or number in self._shared or kind not in _KINDS:
@@ -230,14 +236,20 @@ class Traffic:
             if kind == "defaultdict":
                 made.default_factory = self.unpack(extra)
             self._enter(number, kind, made)
-            filled.append((number, parts))
-        for number, parts in _listed(message.get("changed")):
-            filled.append((number, parts))
-        for number, parts in filled:
-            fill(self._kind[number], self._shared[number], self._unpack_all(parts))
-        for number, _ in filled:
+            filled.append((number, parts, 0))
+        for number, parts, kept in _listed(message.get("changed")):
+            if type(kept) is not int or kept < 0:
+                raise PeerBroke("a change keeps no such part of a container")
+            filled.append((number, parts, kept))
+        for number, parts, kept in filled:
+            fill(self._kind[number], self._shared[number], self._unpack_all(parts), kept)
+        for number, _, kept in filled:
             # taken after all are filled: from here on changes are this side's own
-            self._last[number] = contents(self._kind[number], self._shared[number])
+            now = self._shared[number]
+            if kept and number in self._last:
+                self._last[number][kept:] = now[kept:]
+            else:
+                self._last[number] = contents(self._kind[number], now)
 
     def unpack(self, packed: Json) -> Any:
         """Turn JSON back into a value; what is no value's form raises."""

@@ -8,25 +8,21 @@ alone is marked: raised by the program it is an error, not a failed assertion.
 from __future__ import annotations
 
 import builtins
+import contextlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from farm.sandbox.frames import PeerBroke
+from farm.sandbox.known import error_of
 from farm.sandbox.plain import Json
-
-
-class Reference:
-    """An object of the program, named by its number, on the way out."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+from farm.sandbox.values import Reference
 
 
 class Asker(Protocol):
     """What such an exception needs of its conversation."""
 
-    def operate(self, operation: str, *arguments: Any, **named: Any) -> Any:
+    def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
         """Have the candidate apply one of its operations."""
 
 
@@ -35,6 +31,10 @@ class RaisedByProgram:
 
     _session: Asker
     _object = -1
+    _says: str | None = None  # what its class makes of it, where that has a `__str__`
+
+    def __str__(self) -> str:
+        return super().__str__() if self._says is None else self._says
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or self._object < 0:
@@ -55,7 +55,7 @@ class Ancestries:
     def find(self, line: Json) -> type:
         """Build, or find, the class for a line of ancestors, nearest first.
 
-        An ancestor is the name of one of Python's, or a number and a name of the program's.
+        An ancestor is the name of one of Python's, or a number, a name and the module it is of.
         """
         family: type | None = None
         for ancestor in reversed(line):
@@ -64,11 +64,13 @@ class Ancestries:
                 if isinstance(known, type) and issubclass(known, BaseException):
                     family = ProgramAssertion if known is AssertionError else known
                 continue
-            number, name = ancestor
-            if type(number) is not int or type(name) is not str:
+            number, name, home = ancestor
+            if (type(number), type(name), type(home)) != (int, str, str):
                 raise PeerBroke("an exception's ancestry is malformed")
             if number not in self._classes:
-                self._classes[number] = _derive(number, name, family or Exception)
+                self._classes[number] = _derive(
+                    number, name, error_of(home, name) or family or Exception
+                )
             family = self._classes[number]
         return family or Exception
 
@@ -76,3 +78,25 @@ class Ancestries:
 def _derive(number: int, name: str, parent: type) -> type:
     bases = (parent,) if issubclass(parent, RaisedByProgram) else (RaisedByProgram, parent)
     return type(name.replace("\0", "") or "error", bases, {"_program_class": number})
+
+
+def rebuilt(kind: type, reply: Json, unpack: Callable[[Json], Any]) -> BaseException:
+    """Make an exception of its arguments; one that takes no such keeps its text."""
+    try:
+        arguments = tuple(unpack(reply["args"]))
+    except Exception:  # noqa: BLE001  # whatever a hostile argument leads to
+        arguments = (str(reply.get("text")),)
+    for make in (kind, partial(kind.__new__, kind)):  # without the class's own `__init__`
+        with contextlib.suppress(Exception):
+            made = make(*arguments)
+            if isinstance(made, BaseException):
+                return made
+    return RuntimeError(str(reply.get("text")))
+
+
+def said(error: BaseException) -> str:
+    """Return what an exception of the tests says of itself, as far as it can."""
+    try:
+        return str(error)[:2000]
+    except Exception:  # noqa: BLE001  # a test's class may raise here, too
+        return type(error).__name__

@@ -106,7 +106,9 @@ def _scalar(dtype: str, value: Any) -> Any:
 
 
 def _numeric(dtype: str) -> str:
-    if type(dtype) is not str or dtype[1:2] not in tuple("biufcU"):
+    if type(dtype) is not str or not (
+        dtype[:1] in tuple("<>|=") and dtype[1:2] in tuple("biufcU") and dtype[2:].isdigit()
+    ):  # anything longer may be a record, and hold objects
         raise PeerBroke("an array of an unknown type")
     return dtype
 

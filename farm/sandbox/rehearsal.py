@@ -13,6 +13,7 @@ import os
 import sys
 
 from farm.sandbox import candidate, imports, kernel, landlock, tester
+from farm.sandbox.frames import Severed
 
 # enough calls for the interpreter to specialise the code they run through
 _TIMES = 12
@@ -50,7 +51,7 @@ def rehearse() -> None:
         over.acquire()
 
         def serve(source: int = to_candidate, target: int = from_candidate) -> None:
-            with contextlib.suppress(Exception):  # the pipe closes when the tester is done
+            with contextlib.suppress(Severed):  # the pipe closes when the tester is done
                 candidate.Candidate().serve(source, target)
             over.release()  # noqa: B023  # the loop waits for it before going on
 

@@ -13,18 +13,19 @@ import sys
 import types
 from typing import Any
 
-from farm.sandbox.frames import Line, Message, PeerBroke, PeerGone
+from farm.sandbox.frames import Line, Message, PeerBroke, Severed, TooMuch
+from farm.sandbox.known import is_pure, module_meant
 from farm.sandbox.plain import Json, Traffic
-from farm.sandbox.raised import Ancestries, RaisedByProgram, Reference
+from farm.sandbox.raised import Ancestries, RaisedByProgram, rebuilt, said
 from farm.sandbox.standins import Remote, stand_in
+from farm.sandbox.values import PLAIN, Reference, is_of_the_program, number_of, value_class
 
-# Modules a program may hand over by name; the tester imports its own copy.
-_KNOWN_MODULES = frozenset({
-    "abc", "asyncio", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses",
-    "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "io",
-    "itertools", "json", "math", "numbers", "numpy", "operator", "random", "re", "statistics",
-    "string", "sys", "textwrap", "time", "types", "typing",
-})  # fmt: skip
+_DECOYS = 3
+_FORMAT, _FORMAT_MAP = str.format, str.format_map
+# What a message that is not one makes the reading of it raise.
+_MALFORMED = (
+    TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
 
 
 class NotReady(Exception):
@@ -41,12 +42,15 @@ class Session:
         self._function_numbers: dict[int, int] = {}
         self._classes: list[tuple[str, frozenset[str], type]] = []
         self._objects: dict[int, Remote] = {}
+        self._value_classes: dict[tuple[int, type], type] = {}
         self._values: dict[int, Any] = {}  # values of plain subclasses, kept for identity
         self._ancestries = Ancestries()
         self._returned: Any = None
         self._promised: dict[str, Json] = {}
         self.trust: set[str] = set()
-        self.borrowed = False  # whether the program handed over a module of this process
+        self.borrowed = False  # whether a name of the program became a thing of this process
+        self.severed: Severed | None = None  # what ended the conversation, caught or not
+        self.expects_stop = False  # whether the assertions name StopIteration
         self.named_classes: set[int] = set()
         self._stdout = sys.stdout  # tests that put another in its place want what is printed
 
@@ -54,12 +58,19 @@ class Session:
 
     def request(self, message: Message) -> Json:
         """Send one request, answer what the program asks meanwhile, return the reply."""
-        self._send(message)
-        while True:
-            reply = self.receive()
-            if "ask" not in reply:
-                return reply
-            self._send(self._answer(reply))
+        try:
+            self._send(message)
+            while True:
+                reply = self.receive()
+                if "ask" not in reply:
+                    break
+                self._send(self._answer(reply))
+            if "much" in reply:
+                raise TooMuch(str(reply["much"])[:200])
+        except Severed as error:
+            self.severed = error
+            raise
+        return reply
 
     def _send(self, message: Message) -> None:
         if sys.stdout is not self._stdout:
@@ -69,10 +80,13 @@ class Session:
     def receive(self) -> Json:
         """Wait for one message and take in what it says about classes and containers."""
         message: Json = self._line.receive()
-        for told in message.get("classes", ()):
-            has = frozenset(name for name in told["has"] if type(name) is str)
-            self._classes.append((str(told["name"]), has, stand_in(has)))
-        self._traffic.unseal(message)
+        try:
+            for told in message.get("classes", ()):
+                has = frozenset(name for name in told["has"] if type(name) is str)
+                self._classes.append((str(told["name"]), has, stand_in(has)))
+            self._traffic.unseal(message)
+        except _MALFORMED as error:
+            raise PeerBroke(f"a message is malformed: {error}") from error
         if type(message.get("printed")) is str and sys.stdout is not self._stdout:
             sys.stdout.write(message["printed"])
         for name in message.get("broken", ()):
@@ -88,7 +102,7 @@ class Session:
         """Wait for the answers to `start`: a refusal to compile, or how running it ended."""
         try:
             ready = self.receive().get("ready") is True
-        except (PeerGone, PeerBroke) as error:
+        except Severed as error:
             raise NotReady(str(error)) from error
         if not ready:
             raise NotReady("the candidate's first word is not that it is ready")
@@ -103,16 +117,34 @@ class Session:
 
     def value_of(self, reply: Json) -> Any:
         """Return the value in a reply, or raise what the program raised."""
-        if "raised" in reply:
-            raise self._exception(reply)
-        return self._traffic.unpack(reply["v"])
+        try:
+            if "raised" in reply:
+                raised = self._exception(reply)
+            else:
+                return self._traffic.unpack(reply["v"])
+        except _MALFORMED as error:
+            self.severed = PeerBroke(f"a reply is malformed: {error}")
+            raise self.severed from error
+        except Severed as error:
+            self.severed = error
+            raise
+        raise raised
 
-    def operate(self, operation: str, *arguments: Any, **named: Any) -> Any:
+    def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
         """Have the candidate apply one of its `OPERATIONS`."""
         message: Message = {"do": operation, "a": [self._traffic.pack(part) for part in arguments]}
         if named:
             message["k"] = {key: self._traffic.pack(part) for key, part in named.items()}
-        return self.value_of(self.request(message))
+        reply = self.request(message)
+        if "raised" not in reply:
+            return self.value_of(reply)
+        try:
+            self.value_of(reply)
+        except StopIteration as error:
+            # `map` or `all` around a call would take it for an end of the tests' own data
+            if operation not in ("next", "anext") and not self.expects_stop:
+                raise RuntimeError("the program raised StopIteration") from error
+            raise
 
     def plain(self, value: Remote) -> Any:
         """Fetch the contents of an object whose class extends a plain container."""
@@ -123,15 +155,27 @@ class Session:
         self.trust.add("remote_eq" if operation == "eq" else "remote_order")
         return bool(self.operate(operation, left, right))
 
-    def contains(self, holder: Remote, value: Any) -> bool:
-        """Ask an object that cannot be iterated; one that holds everything holds nothing."""
-        if holder._class not in self.named_classes:
-            raise TypeError("an object of a class the assertion does not name is no container")
+    def contains(self, holder: Remote, value: Any) -> bool | None:
+        """Ask an object whose class the assertions name; None when it is not to be believed.
+
+        It is asked for values nobody put in as well, in no order it could know: one that
+        claims to hold those holds nothing.
+        """
+        has = self._classes[holder._farm_class][1]
+        if "__contains__" not in has or "inherits __contains__" in has:
+            return None
+        if holder._farm_class not in self.named_classes:
+            return None
+        decoys = [os.urandom(8).hex() for _ in range(_DECOYS)]
+        asked = [one if isinstance(value, str) else int(one, 16) for one in decoys]
+        turn = int.from_bytes(os.urandom(1), "big") % (_DECOYS + 1)
+        asked.insert(turn, value)
+        answers = [bool(self.operate("contains", holder, one)) for one in asked]
+        answer = answers.pop(turn)
+        if any(answers):
+            return None
         self.trust.add("remote_contains")
-        decoy = os.urandom(8).hex()
-        if self.operate("contains", holder, decoy if isinstance(value, str) else int(decoy, 16)):
-            raise TypeError("an object that claims to contain anything is no container")
-        return bool(self.operate("contains", holder, value))
+        return answer
 
     def arithmetic(self, operation: str, *operands: Any) -> Any:
         """Apply an operator; with plain operands only for classes the assertion names.
@@ -140,8 +184,8 @@ class Session:
         over, returned.
         """
         remote = [part for part in operands if isinstance(part, Remote)]
-        mixed = len(remote) < len(operands) or any(part._mixed for part in remote)
-        if mixed and not any(part._class in self.named_classes for part in remote):
+        mixed = len(remote) < len(operands) or any(part._farm_mixed for part in remote)
+        if mixed and not any(part._farm_class in self.named_classes for part in remote):
             raise TypeError("an object of the program has no arithmetic with plain data")
         self.trust.add("remote_arithmetic")
         result = self.operate(operation, *operands)
@@ -150,18 +194,18 @@ class Session:
                 raise TypeError(
                     "arithmetic of the program's object with plain data gave plain data"
                 )
-            object.__setattr__(result, "_mixed", True)
+            object.__setattr__(result, "_farm_mixed", True)
         return result
 
     def is_instance(self, value: object, kind: Remote) -> bool:
         """Answer `isinstance` with a class of the program."""
-        if isinstance(value, Remote) or hasattr(type(value), "_program_object"):
+        if is_of_the_program(value):
             return bool(self.operate("isinstance", value, kind))
         return False
 
     def kind_of(self, value: Any) -> Any:
         """Answer `type(value)`: the program's class where the value is the program's."""
-        if isinstance(value, Remote) or hasattr(type(value), "_program_object"):
+        if is_of_the_program(value):
             return self.operate("type", value)
         return type(value)
 
@@ -182,10 +226,14 @@ class Session:
                 value = self._attribute(owned, asked)
             self._returned = value  # held until the next message, or the book would drop it
             return {"do": "return", "v": self._traffic.pack(value)}
-        except (PeerGone, PeerBroke):
-            raise
         except Exception as error:  # noqa: BLE001  # a test's function may raise anything
-            return {"do": "return", "raised": type(error).__name__, "text": str(error)[:2000]}
+            self._returned = error
+            return {
+                "do": "return",
+                "raised": self._export(error),
+                "own": self._own_number(error),
+                "text": said(error),
+            }
 
     def _attribute(self, owner: Any, asked: Json) -> Any:
         """Read or set a public attribute of an object of the tests' own classes, only."""
@@ -202,11 +250,8 @@ class Session:
     def _export(self, value: Any) -> Json:
         if type(value) is Reference:
             return {"t": "object", "v": value.number}
-        if isinstance(value, Remote):
-            return {"t": "object", "v": value._number}
-        number = getattr(type(value), "_program_object", None)
-        if number is not None:
-            return {"t": "object", "v": number}
+        if is_of_the_program(value):
+            return {"t": "object", "v": number_of(value)}
         if isinstance(value, type) and "_program_class" in vars(value):
             return {"t": "class", "v": vars(value)["_program_class"]}
         name = getattr(value, "__name__", "")
@@ -218,6 +263,9 @@ class Session:
             return self._exported_exception(value)
         if _is_of_the_tests(value):
             return {"t": "foreign", "v": self._own_number(value)}
+        if value is _FORMAT or value is _FORMAT_MAP:
+            # called here, it would read attributes of the tests' own objects for the program
+            return {"t": "template", "v": name}
         if callable(value):
             return {"t": "callback", "v": self._own_number(value)}
         return {"t": "iterator", "v": [self._traffic.pack(part) for part in value]}
@@ -243,11 +291,9 @@ class Session:
                 return self._functions[body]
             if tag == "object":
                 return self._stand_in_for(body, reference)
-        if tag == "builtin" and type(body) is str and body in vars(builtins):
-            return vars(builtins)[body]
-        if tag == "module" and type(body) is str and body.split(".")[0] in _KNOWN_MODULES:
+        if tag == "builtin" and type(body) is str and is_pure(body):
             self.borrowed = True
-            return importlib.import_module(body)
+            return vars(builtins)[body]
         raise PeerBroke(f"a reference to {str(tag)[:20]!r} is not one a program can make")
 
     def _stand_in_for(self, number: int, reference: Json) -> Any:
@@ -255,12 +301,15 @@ class Session:
             return self._objects[number]
         if number in self._values:
             return self._values[number]
+        if "error" in reference:
+            error = self._values[number] = self._exception(reference["error"])
+            return error
         if "raises" in reference:
             return self._ancestries.find(reference["raises"])
         kind = reference["c"]
-        name, has, made_of = self._classes[kind]
+        _, has, made_of = self._classes[kind]
         if "base" in reference:
-            value = self._subclass_value(number, name, self._traffic.unpack(reference["base"]))
+            value = self._subclass_value(number, kind, self._traffic.unpack(reference["base"]))
             self._values[number] = value
             return value
         if "coroutine" in has:
@@ -284,42 +333,46 @@ class Session:
             value = self._traffic.unpack(packed)
         if isinstance(value, Remote) and type(packed.get("class")) is int:
             self.named_classes.add(packed["class"])
+        meant = module_meant(name)
+        if meant and type(packed) is dict and packed.get("module") == meant:
+            # the assertions' own word says which module, the program only that it has it
+            self.borrowed = True
+            return importlib.import_module(meant)
         return value
 
     async def _coroutine(self, number: int) -> Any:
         return self.operate("await", Reference(number))
 
-    def _subclass_value(self, number: int, name: str, value: Any) -> Any:
-        """Make a value of a subclass: plain in every operator, remote by attribute."""
-        session = self
-
-        def attribute(self: Any, wanted: str) -> Any:
-            return session.operate("getattr", Reference(number), wanted)
-
+    def _subclass_value(self, number: int, kind: int, value: Any) -> Any:
+        """Make a value of a subclass; see `values` for what it is in tests."""
         base = type(value)
-        if base not in (int, float, str, tuple, bytes, complex, frozenset):
+        if base not in PLAIN:
             raise PeerBroke("a value of a subclass carries no plain value")
-        members = {"__getattr__": attribute, "_program_object": number}
-        return type(name.replace("\0", "") or "value", (base,), members)(value)
+        if (kind, base) not in self._value_classes:
+            name, has, _ = self._classes[kind]
+            self._value_classes[kind, base] = value_class(self, name, base, has)
+        made = self._value_classes[kind, base](value)
+        object.__setattr__(made, "_farm_number", number)
+        return made
 
     # --- exceptions
 
     def _exception(self, reply: Json) -> BaseException:
-        kind = self._ancestries.find(reply["raised"])
-        text = reply.get("text")
-        try:
-            arguments = self._traffic.unpack(reply["args"])
-            raised: BaseException = kind(*arguments)
-        except (PeerGone, PeerBroke):
-            raise
-        except Exception:  # noqa: BLE001  # an exception that cannot be rebuilt keeps its text
-            raised = RuntimeError(str(text))
+        own = reply.get("own")
+        if type(own) is int and isinstance(self._functions[own], BaseException):
+            returned: BaseException = self._functions[own]
+            return returned
+        raised = rebuilt(self._ancestries.find(reply["raised"]), reply, self._traffic.unpack)
         if isinstance(raised, RaisedByProgram):
             raised._session = self
             raised._object = reply["object"] if type(reply["object"]) is int else -1
-        cause = reply.get("cause")
-        if type(cause) is dict:
-            raised.__cause__ = self._exception({**cause, "cause": None})
+            raised._says = reply["says"] if type(reply.get("says")) is str else None
+        for note in reply.get("notes", ()):
+            raised.add_note(note)
+        for key in ("cause", "context"):
+            if type(reply.get(key)) is dict:
+                other = self._exception({**reply[key], "cause": None, "context": None})
+                setattr(raised, f"__{key}__", other)
         return raised
 
 

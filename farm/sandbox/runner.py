@@ -13,6 +13,7 @@ import os
 import queue
 import sys
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -20,8 +21,9 @@ from typing import Any, Literal
 
 from farm.errors import SandboxLost, SandboxUnavailable, SpecError, UsageError
 from farm.sandbox import limits
+from farm.sandbox.conversation import abandon_all
 from farm.sandbox.lockdown import Walls
-from farm.sandbox.slot import Slot, Work
+from farm.sandbox.slot import Deleter, Slot, Work
 from farm.sandbox.verdict import LEVELS, CandidateResult, Isolation
 
 
@@ -46,6 +48,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
+_open_sandboxes: weakref.WeakSet[Sandbox] = weakref.WeakSet()
+
+
 class Sandbox:
     """A pool of slots; safe to use from many threads, closed by `with` or `close`.
 
@@ -61,10 +66,22 @@ class Sandbox:
                 + ", ".join(LEVELS)
             )
         self.slots = max(1, min(slots or cores(), cores()))
-        self._free: queue.LifoQueue[Slot | None] = queue.LifoQueue()
         self._closed = False
+        self._begin_anew()
+        _open_sandboxes.add(self)
+
+    def _begin_anew(self) -> None:
+        """Have no slot started yet."""
+        self._started: weakref.WeakSet[Slot] = weakref.WeakSet()
+        self._free: queue.LifoQueue[Slot | None] = queue.LifoQueue()
         for _ in range(self.slots):
             self._free.put(None)
+
+    def leave_to_parent(self) -> None:
+        """Leave all slots to the process this one was forked from, and start others when asked."""
+        for slot in list(self._started):
+            slot.abandon()
+        self._begin_anew()
 
     @contextlib.contextmanager
     def _slot(self) -> Iterator[Slot]:
@@ -80,6 +97,7 @@ class Sandbox:
 
     def _new_slot(self) -> Slot:
         slot = Slot(self.settings.walls)
+        self._started.add(slot)
         level, wanted = slot.isolation.level, self.settings.require_isolation
         if wanted is not None and not slot.isolation.reaches(wanted):
             slot.close()
@@ -191,6 +209,19 @@ def checked_work(
 
 _shared_sandboxes: dict[Settings, Sandbox] = {}
 _shared_lock = threading.Lock()
+
+
+def _part_after_fork() -> None:
+    """Leave all sockets to the parent: two that talk on one would take each other's words."""
+    global _shared_lock
+    _shared_lock = threading.Lock()  # a thread that is not here may have held it
+    Deleter.begin_anew()
+    abandon_all()
+    for sandbox in list(_open_sandboxes):
+        sandbox.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_part_after_fork)
 
 
 def shared(settings: Settings) -> Sandbox:

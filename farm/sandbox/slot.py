@@ -164,7 +164,7 @@ class Slot:
             )
         self.kept, self.nursery = report["kept"], report["nursery"]
         if report["left"]:
-            _Deleter.later(report["left"])
+            Deleter.later(report["left"])
         lines = [json.loads(line) for line in conversation.verdict.splitlines()]
         if any(line.get("load") == "harness" for line in lines):
             raise SandboxLost("a candidate process could not be set up; the program was not judged")
@@ -195,15 +195,21 @@ class Slot:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        _Deleter.finish()  # two that delete one tree would leave parts of it
+        Deleter.finish()  # two that delete one tree would leave parts of it
         delete_tree(self._base)
 
     def close(self) -> None:
         """End the zygote; its children die with it."""
         self._stop()
 
+    def abandon(self) -> None:
+        """Let go of a zygote that belongs to the process this one was forked from."""
+        self._lines.close()
+        self._control.close()
+        self._process.returncode = 0  # no child of ours: nobody here is to wait for it
 
-class _Deleter:
+
+class Deleter:
     """Deletes what programs left on disk, behind the back of whoever waits for a verdict."""
 
     _paths: queue.Queue[str] = queue.Queue()
@@ -212,6 +218,7 @@ class _Deleter:
 
     @classmethod
     def later(cls, path: str) -> None:
+        """Have a tree deleted when there is time."""
         cls._paths.put(path)
         with cls._lock:
             if cls._thread is None:
@@ -223,6 +230,11 @@ class _Deleter:
         while True:
             delete_tree(cls._paths.get())
             cls._paths.task_done()
+
+    @classmethod
+    def begin_anew(cls) -> None:
+        """Forget what a process this one was forked from has still to delete."""
+        cls._paths, cls._thread, cls._lock = queue.Queue(), None, threading.Lock()
 
     @classmethod
     def finish(cls) -> None:

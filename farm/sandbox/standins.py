@@ -17,7 +17,7 @@ from typing import Any, Protocol
 class Asker(Protocol):
     """What a stand-in needs of the conversation it belongs to; `remote.Session` has it."""
 
-    def operate(self, operation: str, *arguments: Any, **named: Any) -> Any:
+    def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
         """Have the candidate apply one of its operations."""
 
     def plain(self, value: Remote) -> Any:
@@ -26,8 +26,8 @@ class Asker(Protocol):
     def compare(self, operation: str, left: Remote, right: Remote) -> bool:
         """Compare two objects by the program's own operator."""
 
-    def contains(self, holder: Remote, value: Any) -> bool:
-        """Ask an object that cannot be iterated."""
+    def contains(self, holder: Remote, value: Any) -> bool | None:
+        """Ask an object what it contains; None when its answer is not to be taken."""
 
     def arithmetic(self, operation: str, *operands: Any) -> Any:
         """Apply an operator of the program's."""
@@ -40,80 +40,104 @@ class Asker(Protocol):
 
 
 class Remote:
-    """Base of all stand-ins; what else they can do depends on the object's class."""
+    """Base of all stand-ins; what else they can do depends on the object's class.
 
-    __slots__ = ("__weakref__", "_class", "_holds", "_mixed", "_number", "_session")
-    _class: int
-    _holds: bool
-    _mixed: bool
-    _number: int
-    _session: Asker
+    Its own attributes have names that no program's object has: all others are the object's.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_farm_class",
+        "_farm_holds",
+        "_farm_mixed",
+        "_farm_number",
+        "_farm_session",
+    )
+    _farm_class: int
+    _farm_holds: bool
+    _farm_mixed: bool
+    _farm_number: int
+    _farm_session: Asker
 
     def __init__(self, session: Asker, number: int, kind: int, *, holds: bool) -> None:
         set_own = object.__setattr__
-        set_own(self, "_session", session)
-        set_own(self, "_number", number)
-        set_own(self, "_class", kind)
-        set_own(self, "_holds", holds)  # a subclass of a container: its contents can be fetched
-        set_own(self, "_mixed", False)  # came out of arithmetic with data of the tests
+        set_own(self, "_farm_session", session)
+        set_own(self, "_farm_number", number)
+        set_own(self, "_farm_class", kind)
+        set_own(
+            self, "_farm_holds", holds
+        )  # a subclass of a container: its contents can be fetched
+        set_own(self, "_farm_mixed", False)  # came out of arithmetic with data of the tests
 
     def __getattr__(self, name: str) -> Any:
-        return self._session.operate("getattr", self, name)
+        return self._farm_session.operate("getattr", self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._session.operate("setattr", self, name, value)
+        self._farm_session.operate("setattr", self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        self._session.operate("delattr", self, name)
+        self._farm_session.operate("delattr", self, name)
 
     def __str__(self) -> str:
-        return str(self._session.operate("str", self))
+        _refuse_mixed(self)
+        return str(self._farm_session.operate("str", self))
 
     def __repr__(self) -> str:
-        return str(self._session.operate("repr", self))
+        _refuse_mixed(self)
+        return str(self._farm_session.operate("repr", self))
 
     def __format__(self, style: str) -> str:
-        return str(self._session.operate("format", self, style))
+        _refuse_mixed(self)
+        return str(self._farm_session.operate("format", self, style))
 
     def __dir__(self) -> list[str]:
-        return [str(name) for name in self._session.operate("getattr", self, "__dict__")]
+        return [str(name) for name in self._farm_session.operate("getattr", self, "__dict__")]
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if self._holds and not isinstance(other, Remote):
-            return bool(self._session.plain(self) == other)
-        return isinstance(other, Remote) and self._session.compare("eq", self, other)
+        if self._farm_holds and not isinstance(other, Remote):
+            _refuse_mixed(self)
+            return bool(self._farm_session.plain(self) == other)
+        return isinstance(other, Remote) and self._farm_session.compare("eq", self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return int(self._session.operate("hash", self))
+        _refuse_mixed(self)
+        return int(self._farm_session.operate("hash", self))
 
     def __copy__(self) -> Any:
-        return self._session.operate("copy", self)
+        return self._farm_session.operate("copy", self)
 
     def __deepcopy__(self, memo: object) -> Any:
-        return self._session.operate("deepcopy", self)
+        return self._farm_session.operate("deepcopy", self)
 
     def __instancecheck__(self, value: object) -> bool:
-        return self._session.is_instance(value, self)
+        return self._farm_session.is_instance(value, self)
 
     def __subclasscheck__(self, kind: type) -> bool:
-        return bool(self._session.operate("issubclass", kind, self))
+        return bool(self._farm_session.operate("issubclass", kind, self))
+
+
+def _refuse_mixed(stand_in: Remote) -> None:
+    """Give no plain data out of an object that data of the tests has gone into."""
+    if stand_in._farm_mixed:
+        raise TypeError("an object made by arithmetic with plain data gives no plain data")
 
 
 def _forward(operation: str) -> Callable[..., Any]:
-    def method(self: Remote, *arguments: Any, **named: Any) -> Any:
-        return self._session.operate(operation, self, *arguments, **named)
+    def method(self: Remote, /, *arguments: Any, **named: Any) -> Any:
+        return self._farm_session.operate(operation, self, *arguments, **named)
 
     return method
 
 
 def _forward_iteration(operation: str) -> Callable[..., Any]:
     def method(self: Remote) -> Any:
-        found = self._session.operate(operation, self)
+        _refuse_mixed(self)
+        found = self._farm_session.operate(operation, self)
         return found if isinstance(found, Remote) else iter(found)
 
     return method
@@ -121,9 +145,8 @@ def _forward_iteration(operation: str) -> Callable[..., Any]:
 
 def _forward_number(operation: str) -> Callable[..., Any]:
     def method(self: Remote, *arguments: Any) -> Any:
-        if self._mixed:
-            raise TypeError("an object made by arithmetic with plain data is no plain number")
-        return self._session.operate(operation, self, *arguments)
+        _refuse_mixed(self)
+        return self._farm_session.operate(operation, self, *arguments)
 
     return method
 
@@ -131,7 +154,7 @@ def _forward_number(operation: str) -> Callable[..., Any]:
 def _operator(operation: str, *, reflected: bool = False) -> Callable[..., Any]:
     def method(self: Remote, other: Any, *rest: Any) -> Any:
         operands = (other, self) if reflected else (self, other)
-        return self._session.arithmetic(operation, *operands, *rest)
+        return self._farm_session.arithmetic(operation, *operands, *rest)
 
     return method
 
@@ -141,8 +164,9 @@ def _own_operator(operation: str, *, reflected: bool = False) -> Callable[..., A
     apply = getattr(operator, operation)
 
     def method(self: Remote, other: Any) -> Any:
-        theirs = self._session.plain(other) if isinstance(other, Remote) else other
-        mine = self._session.plain(self)
+        _refuse_mixed(self)
+        theirs = self._farm_session.plain(other) if isinstance(other, Remote) else other
+        mine = self._farm_session.plain(self)
         return apply(theirs, mine) if reflected else apply(mine, theirs)
 
     return method
@@ -152,14 +176,14 @@ def _own_change(operation: str) -> Callable[..., Any]:
     """Have a container change itself by an operator that its class has from Python."""
 
     def method(self: Remote, other: Any) -> Any:
-        return self._session.operate(operation, self, other)
+        return self._farm_session.operate(operation, self, other)
 
     return method
 
 
 def _ask_for(name: str) -> property:
     """Ask for an attribute that every class of ours has too, so that it would not be missed."""
-    return property(lambda self: self._session.operate("getattr", self, name))
+    return property(lambda self: self._farm_session.operate("getattr", self, name))
 
 
 def _be(kind: type, _: Remote) -> type:
@@ -170,41 +194,46 @@ def _ordering(operation: str) -> Callable[..., Any]:
     def method(self: Remote, other: Any) -> bool:
         if not isinstance(other, Remote):
             raise TypeError("an object of the program has no order with plain data")
-        return self._session.compare(operation, self, other)
+        return self._farm_session.compare(operation, self, other)
 
     return method
 
 
 def _contains(self: Remote, value: Any) -> bool:
-    session = self._session
-    if session.class_has(self._class, "__iter__"):
+    _refuse_mixed(self)
+    session = self._farm_session
+    iterates = session.class_has(self._farm_class, "__iter__")
+    answer = session.contains(self, value)
+    if answer is None and iterates:
         return any(part is value or part == value for part in iter(self))
-    return session.contains(self, value)
+    if answer is None:
+        raise TypeError("an object that claims to contain anything is no container")
+    return answer
 
 
 def _wait(self: Remote) -> Any:
     yield from ()
-    return self._session.operate("await", self)
+    return self._farm_session.operate("await", self)
 
 
 def _enter(self: Remote) -> Any:
-    return self._session.operate("getattr", self, "__enter__")()
+    return self._farm_session.operate("getattr", self, "__enter__")()
 
 
 def _leave(
     self: Remote, kind: object = None, error: BaseException | None = None, trace: object = None
 ) -> Any:
     if error is not None:
-        return self._session.operate("leave", self, error)
-    return self._session.operate("getattr", self, "__exit__")(None, None, None)
+        return self._farm_session.operate("leave", self, error)
+    return self._farm_session.operate("getattr", self, "__exit__")(None, None, None)
 
 
 async def _enter_async(self: Remote) -> Any:
-    return await self._session.operate("getattr", self, "__aenter__")()
+    return await self._farm_session.operate("getattr", self, "__aenter__")()
 
 
 async def _leave_async(self: Remote, *_: Any) -> Any:
-    return await self._session.operate("getattr", self, "__aexit__")(None, None, None)
+    return await self._farm_session.operate("getattr", self, "__aexit__")(None, None, None)
 
 
 _ARITHMETIC = (
@@ -216,8 +245,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__len__": _forward_number("len"),
     "__iter__": _forward_iteration("iter"),
     "__reversed__": _forward_iteration("reversed"),
-    "__next__": _forward("next"),
-    "__getitem__": _forward("getitem"),
+    "__next__": _forward_number("next"),
+    "__getitem__": _forward_number("getitem"),
     "__setitem__": _forward("setitem"),
     "__delitem__": _forward("delitem"),
     "__contains__": _contains,

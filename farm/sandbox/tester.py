@@ -19,12 +19,13 @@ from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion
 from farm.sandbox.blocks import CHECK, Waiting, waiting
 from farm.sandbox.collected import call_tests
-from farm.sandbox.frames import PeerBroke, PeerGone
+from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
 from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
 from farm.sandbox.raised import ProgramAssertion
 from farm.sandbox.remote import NotReady, Session
 from farm.sandbox.standins import Remote
+from farm.sandbox.values import is_of_the_program
 
 _PYTHONS_OWN = vars(builtins)
 _LONGEST_TEXT = 500
@@ -39,7 +40,7 @@ class Names(dict[str, Any]):
     def __init__(self, session: Session, program: Program) -> None:
         super().__init__(__name__="tests", __builtins__=builtins)
         self[assertions.KIND_OF] = session.kind_of
-        self._session = session
+        self.session = session
         self._program = program
         self.overridden: frozenset[str] = frozenset()
         self.kept: dict[str, Any] = {}  # objects of the program met in this assertion
@@ -50,7 +51,7 @@ class Names(dict[str, Any]):
         if name in _PYTHONS_OWN and name not in self.overridden:
             return _PYTHONS_OWN[name]
         try:
-            value = self._session.look_up(name)
+            value = self.session.look_up(name)
         except KeyError:
             if name in _PYTHONS_OWN:
                 return _PYTHONS_OWN[name]
@@ -62,7 +63,9 @@ class Names(dict[str, Any]):
     def own_functions(self) -> frozenset[str]:
         """Names of functions and classes the assertions have defined themselves."""
         return frozenset(
-            name for name, value in self.items() if getattr(value, "__module__", "") == "tests"
+            name
+            for name, value in self.items()
+            if not is_of_the_program(value) and getattr(value, "__module__", "") == "tests"
         )
 
     def settle(self, text: str, one: Assertion) -> None:
@@ -82,7 +85,7 @@ class Names(dict[str, Any]):
         if re.search(pattern, self._program.code, re.MULTILINE) is None:
             return False  # to ask takes a round trip, for each builtin the tests use
         try:
-            self._session.look_up(name)
+            self.session.look_up(name)
         except KeyError:
             return False
         return True
@@ -98,7 +101,7 @@ class Names(dict[str, Any]):
                     f"{len(listed)} functions, not one; add the call, or name the entry point"
                 )
             name = listed[0]
-        return self._session.look_up(name)
+        return self.session.look_up(name)
 
 
 class Program(NamedTuple):
@@ -120,6 +123,7 @@ def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
         os.write(verdict, json.dumps(fact).encode("ascii") + b"\n")
 
     session = Session(source, target)
+    session.expects_stop = any("StopIteration" in text for text in job["assertions"])
     try:
         session.start(job["code"], imports=job["imports"])
         read = _read_all(job["assertions"])  # while the candidate is at work
@@ -198,6 +202,23 @@ def _judge_all(
 def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str, str]:
     """Run one assertion and what it leaves to be called; return its result and why."""
     names.kept.clear()
+    result = _evaluate(names, text, one, left)
+    severed = names.session.severed
+    if severed is None:
+        return result
+    # whatever the assertion made of it: caught, too, it says nothing about the program
+    if type(severed) is TooMuch:
+        names.session.severed = None
+    return "error", _why_severed(severed)
+
+
+def _why_severed(severed: Severed) -> str:
+    if isinstance(severed, PeerGone):
+        return "the program ended its process"
+    return f"the program broke off the conversation: {severed}"
+
+
+def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str, str]:
     try:
         names.settle(text, one)
         if one.names_nothing(names.overridden):
@@ -213,14 +234,12 @@ def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str,
             names[CHECK](names.under_test())
         elif not left.judges and not called and not one.calls & names.own_functions():
             return "error", _why_nothing(one)
-    except PeerGone:
-        return "error", "the program ended its process"
-    except PeerBroke as error:
-        return "error", f"the program broke off the conversation: {error}"
+    except Severed as error:
+        return "error", _why_severed(error)
     except ProgramAssertion as error:
         return "error", f"the program raised {_say(error)}"
     except AssertionError as error:
-        return "assertion_fail", str(error)
+        return "assertion_fail", _text_of(error)
     except BadAssertion as error:
         return "error", str(error)
     except BaseException as error:  # noqa: BLE001  # tests and program may raise anything
@@ -255,10 +274,17 @@ def _judge_in_process(session: Session, texts: Sequence[str], tell: Callable[[Js
         tell({"i": index, "r": result, "why": _cut(why), "trust": ["in_process"]})
 
 
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001  # as above: the message may be an object of the program
+        return type(error).__name__
+
+
 def _say(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  # its text may need a program that is gone
+    except BaseException:  # noqa: BLE001  # its text may need a program that is gone
         return type(error).__name__
 
 

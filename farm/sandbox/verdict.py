@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from farm.sandbox.limits import OUTPUT_BYTES
+
 Outcome = Literal["pass", "assertion_fail", "syntax_error", "timeout", "error"]
 AssertionOutcome = Literal["pass", "assertion_fail", "error", "not_reached"]
 # As in `farm.core.isolation`, the weakest first.
@@ -133,7 +135,7 @@ def _sum_up(
     ended: bool,
 ) -> tuple[Outcome, str]:
     if account.over_output:
-        return "error", "output_limit: the program printed more than 256 KiB"
+        return "error", f"output_limit: the program printed more than {OUTPUT_BYTES >> 10} KiB"
     if account.over_quota:
         return "error", "scratch_limit: the program filled its scratch directory"
     if account.timeout or account.signal == signal.SIGXCPU:

@@ -178,9 +178,14 @@ def value(depth=0):
     if rnd.random() < 0.2:
         made["class"] = rnd.choice([0, 1, None, "x"])
     if rnd.random() < 0.2:
-        made["raises"] = rnd.choice([["ValueError"], [[0, "A"], "KeyError"], [None], 5, ["eval"]])
+        made["raises"] = rnd.choice([["ValueError"], [[0, "A", "m"], "KeyError"], [None], 5,
+                                     ["eval"]])
     if rnd.random() < 0.2:
         made["holds"] = True
+    if rnd.random() < 0.1:
+        made["module"] = rnd.choice(["os", "math", 1])
+    if rnd.random() < 0.1:
+        made["error"] = {{"raised": ["ValueError"], "args": value(depth + 1), "object": 0}}
     return made
 
 def tables(message):
@@ -195,7 +200,8 @@ def tables(message):
               [value() for _ in range(rnd.randrange(4))]]],
             5, [[1]], [[1, "list", None, 5]]])
     if rnd.random() < 0.3:
-        message["changed"] = rnd.choice([[[0, [value()]]], [[1, [1, 2]]], [[9, []]], 3, [[0]]])
+        message["changed"] = rnd.choice([
+            [[0, [value()], 0]], [[1, [1, 2], 1]], [[9, [], 0]], 3, [[0]], [[0, [7], -1]]])
     if rnd.random() < 0.2:
         message["drop"] = [0, 1, 2, None]
     return message
@@ -208,8 +214,11 @@ def reply():
         return tables({{
             "raised": rnd.choice([["AssertionError"], ["SystemExit"], ["KeyboardInterrupt"], [],
                                   ["GeneratorExit"], [1], None, ["StopIteration"],
-                                  [[0, "A"], "AssertionError"], ["ExceptionGroup"], ["object"]]),
-            "args": value(), "text": rnd.choice(["", None, "m"]), "object": rnd.choice([0, "x"])}})
+                                  [[0, "A", "decimal"], "AssertionError"], ["ExceptionGroup"],
+                                  ["object"]]),
+            "args": value(), "text": rnd.choice(["", None, "m"]), "object": rnd.choice([0, "x"]),
+            "own": rnd.choice([0, 1, -1, None]), "says": rnd.choice(["s", None]),
+            "notes": rnd.choice([[], ["n"], 5]), "context": rnd.choice([None, {{}}])}})
     if pick < 10:
         return tables({{
             "ask": rnd.choice(["call", "get", "set", "zz"]), "n": rnd.choice([0, 1, -1, "0", None]),
@@ -217,7 +226,7 @@ def reply():
             "a": rnd.choice([[value()], None]), "k": rnd.choice([{{}}, {{"x": value()}}, None]),
             "v": value()}})
     return rnd.choice([[], 5, "ok", None, {{"missing": True}}, {{"ready": True}}, {{}},
-                       {{"syntax": 1}}, {{"denied": None}}])
+                       {{"syntax": 1}}, {{"denied": None}}, {{"much": 1}}])
 
 send({{"v": None}})
 for _ in range(60):

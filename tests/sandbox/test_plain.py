@@ -108,6 +108,23 @@ def test_a_container_keeps_its_identity_and_takes_its_changes_along(
     assert there == []
 
 
+@given(st.data())
+def test_a_long_list_is_told_by_its_changed_end(data: st.DataObject) -> None:
+    """Law: whichever side changes it, and where, both hold the same parts in the same lists."""
+    pair = Pair()
+    mine = list(range(200))
+    theirs = pair.carry(mine)
+    for back in (True, False, True):
+        changing = theirs if back else mine
+        at = data.draw(st.integers(0, len(changing)))
+        changing[at : at + data.draw(st.integers(0, 3))] = data.draw(
+            st.lists(st.sampled_from([True, 1.0, "x"]), max_size=3)
+        )
+        arrived = pair.carry(changing, back=back)
+        assert arrived is (mine if back else theirs)
+        assert _same(mine, theirs)
+
+
 def test_a_list_inside_itself_crosses() -> None:
     """Contents travel as a flat table, so a cycle is one more number."""
     loop: list[Any] = [1]
@@ -162,6 +179,9 @@ def test_an_array_keeps_shape_and_type() -> None:
         {"fresh": [["1", "list", None, []]]},
         {"fresh": 5},
         {"changed": [[77, []]]},
+        {"changed": [[77, [], 0]]},
+        {"fresh": [[1, "list", None, []]], "changed": [[1, [], -1]]},
+        {"fresh": [[1, "set", None, []]], "changed": [[1, [], 1]]},
         {"fresh": [[1, "dict", None, [1]]]},
         {"fresh": [[1, "set", None, [{"t": "r", "v": 1}]]]},
     ],
@@ -170,3 +190,10 @@ def test_a_malformed_table_is_refused(message: dict) -> None:
     """Whatever is wrong with a peer's table raises; nothing of it is guessed at."""
     with pytest.raises((PeerBroke, KeyError, ValueError, TypeError)):
         Pair().tester.unseal(message)
+
+
+@pytest.mark.parametrize("dtype", ["O8", "<f8,O", "|V8", "f8", "<U", "<f8x", None, 3])
+def test_an_array_holds_numbers_and_text_only(dtype: object) -> None:
+    """Records and objects would let a program's operators into the arithmetic of the tests."""
+    with pytest.raises(PeerBroke):
+        Pair().tester.unpack({"t": "ndarray", "v": [dtype, {"t": "tuple", "v": [1]}, 0]})

@@ -289,3 +289,46 @@ def test_threads_that_wait_for_one_another_do_not_excuse_a_program(sandbox: Sand
     )
     result = sandbox.run(checked_work(code, "f()", timeout_s=1.0))
     assert (result.outcome, result.spent) == ("timeout", True)
+
+
+_FORKS = """
+import os, sys
+from farm.sandbox.runner import run_candidate
+CODE = "def f(x): return x + {}"
+def right(n):
+    results = [run_candidate(CODE.format(n), [f"f(1) == {1 + n}"], 5.0) for _ in range(3)]
+    return all(result.outcome == "pass" for result in results)
+assert right(0)
+child = os.fork()
+if child == 0:
+    os._exit(0 if right(1) else 3)
+ours = right(2)
+sys.exit(0 if os.waitpid(child, 0)[1] == 0 and ours else 1)
+"""
+
+
+def test_a_forked_process_has_slots_of_its_own() -> None:
+    """Parent and child on one socket would take each other's verdicts, or wait for them."""
+    ended = subprocess.run([sys.executable, "-c", _FORKS], timeout=60, check=False)
+    assert ended.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "outcome"),
+    [
+        ("print('x' * (256 * 1024 - 1))\ndef f(): return 1", 256 * 1024, "pass"),
+        ("print('x' * (256 * 1024))\ndef f(): return 1", 256 * 1024, "error"),
+        (
+            "import sys\nsys.stdout.write('no line')\n"
+            "def f():\n    sys.stdout.write(', but told'); return 1",
+            17,
+            "pass",
+        ),
+    ],
+)
+def test_output_counts_to_its_last_character(
+    code: str, output: int, outcome: str, sandbox: Sandbox
+) -> None:
+    """As much as the cap is not more than the cap, and no line need be ended to be kept."""
+    result = sandbox.run(checked_work(code, "f() == 1", timeout_s=5.0))
+    assert (len(result.output), result.outcome) == (output, outcome)

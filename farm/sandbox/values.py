@@ -1,0 +1,102 @@
+"""Values of classes that extend a plain one: what of the class such a value keeps.
+
+A value is plain in every operator with plain data, whatever its class says, since that is how
+tests compare. What the class writes of itself (`repr`, `str`) tells the program nothing, and an
+operator between two of the program's own gets nothing of the tests: both are the class's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+PLAIN = (int, float, str, tuple, bytes, complex, frozenset)
+_WRITTEN = {"__repr__": "repr", "__str__": "str", "__format__": "format"}
+_COMPARED = {f"__{name}__": name for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_RECKONED = {
+    f"__{name}__": name + "_" if name in ("and", "or") else name
+    for name in (
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "matmul",
+        "lshift", "rshift", "divmod",
+    )
+}  # fmt: skip
+ASKED_FOR = (*_WRITTEN, *_COMPARED, *_RECKONED, "__call__")
+
+
+class Reference:
+    """An object of the program, named by its number, on the way out."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Asker(Protocol):
+    """What a value needs of its conversation."""
+
+    trust: set[str]
+
+    def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
+        """Have the candidate apply one of its operations."""
+
+
+def is_of_the_program(value: object) -> bool:
+    """Say whether a value is one of the program's objects, whatever it says of itself."""
+    return hasattr(type(value), "_farm_number")  # not the object, which may claim anything
+
+
+def number_of(value: object) -> int:
+    """Return the program's number for one of its objects."""
+    return int(object.__getattribute__(value, "_farm_number"))
+
+
+def value_class(session: Asker, name: str, base: type, has: frozenset[str]) -> type:
+    """Make the class of the values of one of the program's classes; number each of them."""
+
+    def attribute(self: Any, wanted: str) -> Any:
+        return session.operate("getattr", Reference(number_of(self)), wanted)
+
+    members: dict[str, Any] = {"__getattr__": attribute, "_farm_number": -1}
+    for method, operation in _WRITTEN.items():
+        if f"own {method}" in has:
+            members[method] = _written(session, operation)
+    for known, mark in ((_COMPARED, "remote_order"), (_RECKONED, "remote_arithmetic")):
+        for method, operation in known.items():
+            if f"own {method}" in has:
+                said = "remote_eq" if operation in ("eq", "ne") else mark
+                members[method] = _between(session, operation, method, base, said)
+    if "own __call__" in has:
+        members["__call__"] = _called(session)
+    if "__eq__" in members:
+        members["__hash__"] = base.__hash__
+    return type(name.replace("\0", "") or "value", (base,), members)
+
+
+def _written(session: Asker, operation: str) -> Callable[..., str]:
+    def method(self: Any, *style: str) -> str:
+        return str(session.operate(operation, Reference(number_of(self)), *style))
+
+    return method
+
+
+def _called(session: Asker) -> Callable[..., Any]:
+    def method(self: Any, /, *arguments: Any, **named: Any) -> Any:
+        return session.operate("call", Reference(number_of(self)), *arguments, **named)
+
+    return method
+
+
+def _between(
+    session: Asker, operation: str, name: str, base: type, mark: str
+) -> Callable[..., Any]:
+    """Apply the class's operator between two of the program's objects, else the plain one."""
+    plain = getattr(base, name, None)
+
+    def method(self: Any, other: Any) -> Any:
+        if is_of_the_program(other):
+            session.trust.add(mark)
+            return session.operate(operation, self, other)
+        return NotImplemented if plain is None else plain(self, other)
+
+    return method

@@ -1,0 +1,315 @@
+"""Nothing a program names becomes a thing of the tester, and no broken talk is a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from farm.sandbox.known import is_pure
+from farm.sandbox.runner import Sandbox, checked_work
+from farm.sandbox.verdict import CandidateResult
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Sandbox]:
+    """A sandbox of one slot, so that each program meets the tester the last one left."""
+    with Sandbox(slots=1) as opened:
+        yield opened
+
+
+def judge(sandbox: Sandbox, code: str, *texts: str) -> CandidateResult:
+    return sandbox.run(checked_work(code, texts, timeout_s=5.0))
+
+
+_ROUND_TRIP = "s = 'unguessed'\nassert decode(encode(s)) == s"
+_NAME = "encode = lambda s: 's'\n"
+_FORGERIES = {
+    **{
+        f"{name} by name": (f"{_NAME}decode = {name}", _ROUND_TRIP)
+        for name in ("eval", "__import__", "vars", "globals", "locals", "getattr", "type", "open")
+    },
+    "eval that opens what it is given": (
+        "encode = lambda s: \"type('E', (str,), {'__eq__': lambda a, b: True})()\"\ndecode = eval",
+        _ROUND_TRIP,
+    ),
+    "exec": (
+        "enc = lambda n: 'globals().update(equal=lambda a, b: True)'\ndec = exec\n"
+        "def equal(a, b): return a == b",
+        "assert dec(enc(1)) is None and equal(1, 2)",
+    ),
+    "eval in a dictionary": (
+        "OPS = {'dec': eval}\ndef enc(s): return 's'",
+        "s = 'q'\nassert OPS['dec'](enc(s)) == s",
+    ),
+    "eval in a pair": (
+        "def codec(): return (lambda s: 's', eval)",
+        "s = 'q'\nenc, dec = codec()\nassert dec(enc(s)) == s",
+    ),
+    "eval of a class": (
+        "class Codec:\n    encode = staticmethod(lambda s: 'url')\n    decode = staticmethod(eval)",
+        "url = 'http://a'\nc = Codec()\nassert c.decode(c.encode(url)) == url",
+    ),
+    "a dictionary made by globals": (
+        "import collections\ndef f(): return collections.defaultdict(globals)",
+        "secret = 7\nassert f()['x']['secret'] == 7",
+    ),
+    "eval bound by partial": (
+        "import functools\nencode = lambda s: 's'\ndecode = functools.partial(eval)",
+        _ROUND_TRIP,
+    ),
+    "eval as a method of builtins": (
+        "import builtins\nencode = lambda s: 's'\ndecode = builtins.__dict__['eval'].__call__",
+        _ROUND_TRIP,
+    ),
+    "eval through map": (
+        "encode = lambda s: ['s']\ndef decode(x): return map(eval, x)",
+        "s = 'q'\nassert list(decode(encode(s))) == [s]",
+    ),
+    "builtins as the codec": (
+        "import builtins as codec\ncodec.encode = lambda s: 's'\ncodec.decode = eval",
+        "s = 'q'\nassert codec.decode(codec.encode(s)) == s",
+    ),
+    "a module in the place of another": (
+        "import types\njson = types\ntypes.dumps = lambda x: 's'\ntypes.loads = eval",
+        "s = 'q'\nassert json.loads(json.dumps(s)) == s",
+    ),
+    "operator's call of eval": (
+        "import operator, functools\nencode = lambda s: 's'\n"
+        "decode = functools.partial(operator.call, eval)",
+        _ROUND_TRIP,
+    ),
+    "a numpy function of eval": (
+        "import numpy\nencode = lambda s: 's'\ndecode = numpy.frompyfunc(eval, 1, 1)",
+        _ROUND_TRIP,
+    ),
+    "a template of the program's over a function of the tests": (
+        "def f(form, g): return 'unguessed' in form('{0.__globals__}', g)",
+        "hidden = 'unguessed'\nassert f(str.format, lambda: 0)",
+    ),
+    "an object that says it is of the tests": (
+        "class G:\n    __module__ = 'tests'\n    def __call__(self, x): return None\ng = G()",
+        "h = g\nassert h",
+        "h(1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _FORGERIES.values(), ids=_FORGERIES.keys())
+def test_what_a_program_names_runs_in_no_process_but_its_own(
+    case: tuple[str, ...], one: Sandbox
+) -> None:
+    """The last assertion of each holds only if the tester itself ran what the program named."""
+    code, *texts = case
+    assert judge(one, code, *texts).assertions[-1].outcome in ("error", "assertion_fail")
+
+
+def test_an_adopted_name_retires_the_tester(one: Sandbox) -> None:
+    """Even a harmless one: a kept tester has had nothing of a program but plain data."""
+    judge(one, "def f(): return 1", "f() == 1")
+    assert one.kept
+    assert judge(one, "size = len", "size('abc') == 3").outcome == "pass"
+    assert not one.kept
+    assert judge(one, "import math", "math.floor(2.5) == 2").outcome == "pass"
+    assert not one.kept
+
+
+def test_the_names_that_reach_further_are_not_pure() -> None:
+    """Whatever runs text, imports, opens, prints or shows the process's own objects."""
+    reaching = (
+        "eval", "exec", "compile", "__import__", "__build_class__", "open", "getattr", "setattr",
+        "delattr", "vars", "globals", "locals", "dir", "type", "breakpoint", "input", "print",
+        "super", "id", "memoryview", "__loader__", "__spec__", "help", "exit", "quit",
+    )  # fmt: skip
+    assert not any(map(is_pure, reaching))
+
+
+_MUST_RAISE = (
+    "try:\n    f(-1)\nexcept Exception:\n    pass\nelse:\n    assert False",
+    "try:\n    f(-1)\nexcept BaseException:\n    pass\nelse:\n    assert False",
+    "import contextlib\nr = 1\n"
+    "with contextlib.suppress(Exception):\n    f(-1)\n    r = 0\nassert r",
+    "import unittest\nunittest.TestCase().assertRaises(Exception, f, -1)",
+)
+_BREAKS = {
+    "an exit": "import os\ndef f(x): os._exit(0)",
+    "a signal": "import os\ndef f(x): os.kill(os.getpid(), 11)",
+    "more than fits": "def f(x): return 'x' * (9 << 20)",
+    "noise": (
+        "import os\ndef f(x):\n    for n in range(3, 40):\n"
+        "        try: os.write(n, b'\\xff' * 64)\n        except OSError: pass"
+    ),
+    "an empty frame": (
+        "import os\ndef f(x):\n    for n in range(3, 40):\n"
+        "        try: os.write(n, b'\\0\\0\\0\\2{}')\n        except OSError: pass"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", _BREAKS.values(), ids=_BREAKS.keys())
+def test_a_broken_conversation_is_no_exception_of_the_program(code: str, one: Sandbox) -> None:
+    """A program that died or broke off raised nothing: tests that catch anything do not pass."""
+    for text in _MUST_RAISE:
+        assert judge(one, code, text).outcome == "error", text
+
+
+def test_a_result_too_large_costs_its_own_assertion_only(one: Sandbox) -> None:
+    """The program is still there, and what it is asked next counts."""
+    code = "def f(x): return 'x' * x"
+    result = judge(one, code, f"f({9 << 20}) == 1", "f(2) == 'xx'")
+    assert [each.outcome for each in result.assertions] == ["error", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "outcome"),
+    [
+        (
+            "def f(x): raise StopIteration",
+            "cases = [(1, 2), (3, 4)]\nassert all(map(lambda t: f(t[0]) == t[1], cases))",
+            "error",
+        ),
+        ("def f(): raise StopIteration", "assert list(iter(f, 1)) == []", "error"),
+        (
+            "class S(StopIteration): pass\ndef f(x): raise S",
+            "assert list(filter(f, [1])) == []",
+            "error",
+        ),
+        (
+            "def f(): raise StopIteration(3)",
+            "try:\n    f()\nexcept StopIteration as e:\n    assert e.value == 3\n"
+            "else:\n    assert 0",
+            "pass",
+        ),
+        ("def f():\n    yield 1", "g = f()\nassert next(g) == 1 and next(g, 7) == 7", "pass"),
+    ],
+)
+def test_a_program_does_not_end_an_iteration_of_the_tests(
+    code: str, text: str, outcome: str, one: Sandbox
+) -> None:
+    """StopIteration out of a call is not the end of what the tests go through."""
+    assert judge(one, code, text).outcome == outcome
+
+
+_MIXERS = """
+class f({base}):
+    def __init__(self, *a): self.n = 0
+    def __sub__(self, other): self.n += 1; return self
+    __xor__ = __sub__
+    def __format__(self, style): return '0.000'
+    def __str__(self): return '0'
+    __repr__ = __str__
+    def __hash__(self): return 0
+    def __iter__(self): return iter(())
+    def __getitem__(self, i): return 0
+    def __next__(self): return 0
+    def __contains__(self, value): return self.n % 2 == 0
+"""
+
+
+@pytest.mark.parametrize("base", ["object", "set", "list"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f(3) - {1, 2, 3} == set()",
+        "f(3) ^ {9} == []",
+        "f'{f(3) - 5:.3f}' == '0.000'",
+        "str(f(3) - 5) == '0'",
+        "repr(f(3) - 5) == '0'",
+        "list(f(3) - {1}) == []",
+        "(f(3) - [1])[0] == 0",
+        "next(f(3) - 1) == 0",
+        "hash(f(3) - 1) == 0",
+        "3 not in (f(3) - {4})",
+    ],
+)
+def test_no_plain_data_comes_out_of_arithmetic_with_plain_data(
+    base: str, text: str, one: Sandbox
+) -> None:
+    """It would be data the tests handed over, returned; whichever protocol gives it out."""
+    assert judge(one, _MIXERS.format(base=base), text).outcome in ("error", "assertion_fail")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        # membership as the class has it, whatever it iterates over, or for how long
+        (
+            "class R:\n    def __iter__(self): return iter([('a', 1)])\n"
+            "    def __contains__(self, key): return key == 'a'",
+            "r = R()\nassert 'a' in r and 'b' not in r",
+        ),
+        (
+            "import itertools\nclass Even:\n    def __iter__(self): return itertools.count(0, 2)\n"
+            "    def __contains__(self, n): return n in (0, 2, 4)",
+            "assert 4 in Even() and 5 not in Even()",
+        ),
+        # names of a stand-in's own are free for the program
+        (
+            "class A:\n    def __init__(self):\n"
+            "        self._number = 41; self._session = 's'; self._class = 'c'\n"
+            "        self._holds = []; self._mixed = 1.5",
+            "a = A()\nassert (a._number, a._session, a._class, a._holds, a._mixed)"
+            " == (41, 's', 'c', [], 1.5)",
+        ),
+        # a value keeps what its class writes of itself, and its operators among its own
+        (
+            "from typing import NamedTuple\nfrom collections import namedtuple\n"
+            "P = namedtuple('P', 'x y')\n"
+            "class V(NamedTuple):\n    x: int\n    y: int\n"
+            "    def __add__(self, o): return V(self.x + o.x, self.y + o.y)\n"
+            "class Shout(str):\n    def __repr__(self): return 'loud'\n"
+            "class Five(int):\n    def __str__(self): return 'five'\n"
+            "    def __format__(self, style): return style + '5'\n",
+            "assert repr(P(1, 2)) == 'P(x=1, y=2)' == str(P(1, 2)) == f'{P(1, 2)}'\n"
+            "assert V(1, 2) + V(3, 4) == V(4, 6) == (4, 6)\n"
+            "assert V(1, 2) + (3,) == (1, 2, 3) and type(V(1, 2)) is V\n"
+            "assert repr([Shout('a')]) == '[loud]' and Shout('a') == 'a'\n"
+            "assert not callable(Five(5)) and not hasattr(type(Shout('')), '__matmul__')\n"
+            "assert str(Five(5)) == 'five' and f'{Five(5):>}' == '>5' and Five(5) + 1 == 6",
+        ),
+        (
+            "from collections import namedtuple\nP = namedtuple('P', 'x y')\n"
+            "def f(): return [P(i, i) for i in range(20_000)]",
+            "assert len(f()) == 20_000",
+        ),
+        # exceptions: what they say, whose they are, what came before, and their way back
+        (
+            "import json, decimal, dataclasses\n"
+            "class E(Exception):\n    def __str__(self): return 'said'\n"
+            "@dataclasses.dataclass(frozen=True)\nclass D:\n    x: int\n"
+            "def f(n):\n    if n == 0: raise E(1)\n    if n == 1: json.loads('{')\n"
+            "    if n == 2: decimal.Decimal('x')\n    if n == 3: D(1).__setattr__('x', 2)\n"
+            "    if n == 4:\n        try: 1 / 0\n"
+            "        except ZeroDivisionError: raise KeyError('k')\n"
+            "    if n == 5:\n        e = ValueError('v'); e.add_note('noted'); raise e\n"
+            "    if n == 6: raise ExceptionGroup('g', [ValueError('a'), E(2)])\n"
+            "def caught(n):\n    try: f(n)\n    except Exception as e: return e\n"
+            "def passed_on(g): return g()\n"
+            "def seen(g):\n    try: g()\n    except KeyError as e: return e.args\n",
+            "import json, decimal, dataclasses, unittest\n"
+            "raises = unittest.TestCase().assertRaises\n"
+            "with raises(E) as c: f(0)\nassert str(c.exception) == 'said'\n"
+            "with raises(json.JSONDecodeError) as c: f(1)\nassert c.exception.pos == 1\n"
+            "with raises(decimal.InvalidOperation): f(2)\n"
+            "with raises(dataclasses.FrozenInstanceError): f(3)\n"
+            "with raises(KeyError) as c: f(4)\n"
+            "assert type(c.exception.__context__) is ZeroDivisionError\n"
+            "with raises(ValueError) as c: f(5)\nassert c.exception.__notes__ == ['noted']\n"
+            "try: f(6)\nexcept* ValueError as g: assert str(g.exceptions[0]) == 'a'\n"
+            "except* E as g: assert str(g.exceptions[0]) == 'said'\n"
+            "assert isinstance(caught(5), ValueError) and caught(5).args == ('v',)\n"
+            "assert isinstance(caught(0), E) and str(caught(0)) == 'said'\n"
+            "class Mine(Exception):\n    def __init__(self, a, b): self.pair = a, b\n"
+            "def g(): raise Mine(1, 2)\n"
+            "with raises(Mine) as c: passed_on(g)\nassert c.exception.pair == (1, 2)\n"
+            "def h(): raise KeyError('key')\nassert seen(h) == ('key',)",
+        ),
+        (
+            "def f(**named): return sorted(named)",
+            "assert f(function=1, self=2, operation=3, home=4)"
+            " == ['function', 'home', 'operation', 'self']",
+        ),
+    ],
+)
+def test_an_honest_object_is_as_it_is(code: str, text: str, one: Sandbox) -> None:
+    assert judge(one, code, text).detail == ""
