@@ -14,6 +14,7 @@ import orjson
 
 from farm.adapters.foreign import is_number
 from farm.adapters.secret import Secret, quoted, shown
+from farm.adapters.sse import SseEvent
 from farm.core.generation import ToolCall, Usage
 from farm.core.reading import Reading, Timing
 
@@ -21,6 +22,12 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _MAX_DETAIL: Final = 500
 _MAX_CODE: Final = 100
 _SHOWN_BYTES: Final = 80
+# a finish reason that says the server gave up, and not that the model ended; "abort" is SGLang's
+# and vLLM's, "insufficient_system_resource" DeepSeek's
+_BROKEN: Final = frozenset(
+    {"error", "abort", "aborted", "cancelled", "canceled", "failed", "internal_error"}
+    | {"server_error", "insufficient_system_resource"}
+)
 
 
 class Collector:
@@ -136,6 +143,20 @@ class Collector:
                 shown(mend(code), self._key, most=_MAX_CODE),
             )
 
+    def finish(self, reason: str) -> None:
+        """Note why the answer ended; one that the server broke off is an error."""
+        self.finish_reason = reason
+        if is_broken(reason):
+            self.fail("error", f"the endpoint ended the answer with finish reason {reason!r}")
+
+    def not_an_object(self, event: SseEvent) -> None:
+        """End the answer with an event that holds no object: an error in words, or what it is."""
+        data = event.data.strip()
+        if event.type == "error":
+            self.fail("error", data.decode("utf-8", "replace"))
+        else:
+            self.unreadable("an event is not a JSON object", data)
+
     def unreadable(self, fact: str, data: bytes) -> None:
         """End the answer with what cannot be read, and show how it begins."""
         self.fail("malformed", f"{fact}: {quoted(data, self._key, most=_SHOWN_BYTES)}")
@@ -218,6 +239,11 @@ class _Tool:
 
     def call(self) -> ToolCall:
         return ToolCall(name=mend(self.name), arguments=mend("".join(self.arguments)))
+
+
+def is_broken(reason: str) -> bool:
+    """Tell whether a finish reason says that the server gave up on the answer."""
+    return reason.lower() in _BROKEN
 
 
 def mend(text: str) -> str:
