@@ -257,7 +257,7 @@ def prepared(
         isolation = None if sandbox is None else isolation_of(sandbox.isolation)
     options = AskOptions(
         models=os.path.abspath(asking.models),
-        cache=place_of_cache(store.path, asking.cache),
+        cache=place_of_cache(store.path, asking.cache, models=tuple(models)),
         costs=os.path.abspath(os.path.join(store.path, COSTS_FILE)),
         prices=os.path.abspath(asking.prices) if asking.prices else "",
         concurrency=asking.concurrency,
