@@ -22,6 +22,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _MAX_DETAIL: Final = 500
 _MAX_CODE: Final = 100
 _SHOWN_BYTES: Final = 80
+_UNTOLD: Final = -9999.0  # what OpenAI and vLLM give for "very unlikely", in place of a number
 # a finish reason that says the server gave up, and not that the model ended; "abort" is SGLang's
 # and vLLM's, "insufficient_system_resource" DeepSeek's
 _BROKEN: Final = frozenset(
@@ -53,6 +54,7 @@ class Collector:
         self._tools: list[_Tool] = []
         self._logprobs: list[float] | None = None
         self._logprobs_broken = False
+        self._logprobs_untold = False
         self._warnings: list[str] = []
         self._first_event: float | None = None
         self._first_visible: float | None = None
@@ -120,11 +122,13 @@ class Collector:
         )
 
     def logprobs(self, values: Sequence[object]) -> None:
-        """Add the log-probabilities of more tokens; one that is no number spoils them all."""
+        """Add the log-probabilities of more tokens; one that is not told spoils them all."""
         if self._logprobs is None:
             self._logprobs = []
         for value in values:
-            if is_number(value):
+            if value == _UNTOLD:
+                self._logprobs_untold = True
+            elif is_number(value):
                 self._logprobs.append(float(value))
             else:
                 self._logprobs_broken = True
@@ -174,6 +178,8 @@ class Collector:
             self.warn("tool_arguments_not_json")
         if self._logprobs_broken:
             self.warn("logprobs_not_numbers")
+        if self._logprobs_untold:
+            self.warn("logprobs_not_told")
         return Reading(
             status=status,
             text=text,
@@ -185,7 +191,7 @@ class Collector:
             usage=self.usage,
             model_version=self.model_version and mend(self.model_version),
             logprobs=None
-            if self._logprobs is None or self._logprobs_broken
+            if self._logprobs is None or self._logprobs_broken or self._logprobs_untold
             else tuple(self._logprobs),
             timing=self._timing(),
             warnings=tuple(self._warnings),
