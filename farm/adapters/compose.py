@@ -73,6 +73,7 @@ class ComposedModel:
             tell=around.tell,
             clock=around.clock,
             refusals_halt=around.refusals_halt,
+            longest_wait_s=settings.case_timeout_s,
         )
         within_time = _within_time(self._guard, settings)
         self._throttle = _throttle(within_time, endpoint.model_id, settings, around)
