@@ -58,7 +58,7 @@ def keep(place: Path, answers: Mapping[str, str], *, model: str = "m") -> None:
 def kept(place: Path, pairs: str) -> list[str | None]:
     with closing(GenerationCache(str(place))) as cache:
         found = asyncio.run(cache.find_many([pair * 32 for pair in pairs.split()]))
-    return [one and one.text for one in found]
+    return [None if one is None else one.text for one in found]
 
 
 def test_another_place_begins_with_what_the_former_holds(tmp_path: Path) -> None:
