@@ -537,7 +537,7 @@ def test_a_third_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
 
 def test_ctrl_c_in_a_long_pause_ends_the_run(tmp_path: Path) -> None:
     """The endpoint asked for an hour; nobody waits for that who wants to leave."""
-    with ModelServer(refuses(429, retry_after="1700")) as server:
+    with ModelServer(refuses(429, retry_after="3600")) as server:
         evaluation = evaluation_of(tmp_path, server.url, tasks=20, case_timeout_s=7200)
         with evaluation.started("--grace-s", "30") as process:
             wait_until(lambda: told_now(evaluation, "endpoint.paused"))
