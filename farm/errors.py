@@ -113,8 +113,8 @@ class Busy(FarmError):
 class Halted(FarmError):
     """A run that asks models cannot go on now; nothing is lost, and it is pending.
 
-    `reason` is a stable word: "denied", "missing", "invalid", "dead_endpoint", "adapter",
-    "max_cost", "max_tokens".
+    `reason` is a stable word: "denied", "missing", "invalid", "dead_endpoint", "paused",
+    "adapter", "max_cost", "max_tokens".
     """
 
     def __init__(self, *, reason: str, model: str, detail: str, way_out: str) -> None:

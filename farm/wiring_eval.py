@@ -91,6 +91,7 @@ def ensure_evaluation(path: str, selection: Selection, *, on_events: OnEvents) -
         raise SpecError(f"there is no store at {path!r} yet: give --tasks FILE and --models FILE")
     tasks, passed_over = _read_tasks(selection.tasks, selection)
     models = _read_models(selection.models, selection.names)
+    _check_sources(models)  # a store is bound to its models, also to a mistake in them
     trials = Trials(tasks=tasks, models=tuple(models), samples=selection.samples or 1)
     kept = {TASKS_FILE: encode_tasks(tasks), MODELS_FILE: _encode_models(models)}
     plan, cases = plan_trials(trials, shards=selection.shards, version_of=_version_of, files=kept)
@@ -128,6 +129,24 @@ def _check_store(store: DirectoryStore, selection: Selection) -> list[str]:
     _hold(store, was | _fields_of(stored_tasks), now | _fields_of(tasks))
     check_identity(plan.identity, given.identity, store=store.path)
     return passed_over
+
+
+def _check_sources(models: Mapping[str, Common]) -> None:
+    """Raise `SpecError` for a key that is not set, or a file of answers that cannot be read."""
+    from farm.adapters.recorded import read_recorded  # what only reads a store needs no adapter
+
+    _check_keys(models)
+    for settings in models.values():
+        if isinstance(settings, RecordedSettings):
+            read_recorded(settings.file, model=settings.model)
+
+
+def _check_keys(models: Mapping[str, Common]) -> None:
+    from farm.adapters.registry import read_key  # what only reads a store needs no adapter
+
+    for name, model in models.items():
+        named = getattr(model, "key_env", "")
+        read_key(name, model, environment=variables_named([named] if named else []))
 
 
 def _hold(store: DirectoryStore, stored: Mapping[str, object], given: Mapping[str, object]) -> None:
@@ -238,13 +257,9 @@ def prepared(
     that is not set, a bound in money without prices, and a machine without the isolation that
     programs need.
     """
-    from farm.adapters.registry import read_key  # what only reads a store needs no adapter
-
     models = _read_models(asking.models, plan.identity.models)
     _check_models(store, models)
-    for name, model in models.items():
-        named = getattr(model, "key_env", "")
-        read_key(name, model, environment=variables_named([named] if named else []))
+    _check_keys(models)
     if asking.max_cost is not None and not asking.prices:
         raise SpecError("--max-cost: without prices no money is counted: add --prices FILE")
     if asking.prices:
@@ -257,7 +272,7 @@ def prepared(
         isolation = None if sandbox is None else isolation_of(sandbox.isolation)
     options = AskOptions(
         models=os.path.abspath(asking.models),
-        cache=place_of_cache(store.path, asking.cache),
+        cache=place_of_cache(store.path, asking.cache, models=tuple(models)),
         costs=os.path.abspath(os.path.join(store.path, COSTS_FILE)),
         prices=os.path.abspath(asking.prices) if asking.prices else "",
         concurrency=asking.concurrency,

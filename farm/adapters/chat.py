@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from farm.adapters.collect import Collector, mend
+from farm.adapters.collect import Collector, is_broken, mend
 from farm.adapters.foreign import (
     bare_error_in,
     count_in,
@@ -42,7 +42,7 @@ def read_event(event: SseEvent, out: Collector) -> None:
         return
     value = read_object(data)
     if value is None:
-        out.unreadable("an event is not a JSON object", data)
+        out.not_an_object(event)
         return
     out.event()
     if event.type == "error":
@@ -82,8 +82,11 @@ def read_ordinary(body: Mapping[str, Any]) -> Generation | None:
     text, usage = said.get("content"), usage_in(body)
     if not isinstance(choice, dict) or not isinstance(text, str) or not text or usage is None:
         return None
+    finish = text_in(choice, "finish_reason")
     if (
         body.get("error")
+        or choice.get("error")
+        or (finish != "stop" and is_broken(finish))
         or body.get("object") == "error"
         or choice.get("logprobs")
         or said.get("refusal")
@@ -95,7 +98,7 @@ def read_ordinary(body: Mapping[str, Any]) -> Generation | None:
     return Generation(
         mend(text),
         usage=usage,
-        finish_reason=mend(text_in(choice, "finish_reason")) or None,
+        finish_reason=mend(finish) or None,
         model_version=_version_in(body),
     )
 
@@ -120,6 +123,9 @@ def _version_in(value: Mapping[str, Any]) -> str | None:
 
 
 def _read_choice(choice: Mapping[str, Any], said: Mapping[str, Any], out: Collector) -> None:
+    error = error_in(choice)
+    if error is not None:  # a gateway tells here what befell the server behind it
+        out.fail("error", error[0], code=error[1])
     text = text_in(said, "content") or _parts_in(said) or text_in(choice, "text")
     refusal = text_in(said, "refusal")
     tool = [_read_tool(call, out) for call in list_in(said, "tool_calls")]
@@ -132,7 +138,7 @@ def _read_choice(choice: Mapping[str, Any], said: Mapping[str, Any], out: Collec
     if logprobs := object_in(choice, "logprobs"):
         _read_logprobs(logprobs, out)
     if finish := text_in(choice, "finish_reason"):
-        out.finish_reason = finish
+        out.finish(finish)
     if refusal:
         out.finish_reason = "refusal"
 

@@ -14,6 +14,7 @@ import orjson
 
 from farm.adapters.foreign import is_number
 from farm.adapters.secret import Secret, quoted, shown
+from farm.adapters.sse import SseEvent
 from farm.core.generation import ToolCall, Usage
 from farm.core.reading import Reading, Timing
 
@@ -21,6 +22,13 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _MAX_DETAIL: Final = 500
 _MAX_CODE: Final = 100
 _SHOWN_BYTES: Final = 80
+_UNTOLD: Final = -9999.0  # what OpenAI and vLLM give for "very unlikely", in place of a number
+# a finish reason that says the server gave up, and not that the model ended; "abort" is SGLang's
+# and vLLM's, "insufficient_system_resource" DeepSeek's
+_BROKEN: Final = frozenset(
+    {"error", "abort", "aborted", "cancelled", "canceled", "failed", "internal_error"}
+    | {"server_error", "insufficient_system_resource"}
+)
 
 
 class Collector:
@@ -46,6 +54,7 @@ class Collector:
         self._tools: list[_Tool] = []
         self._logprobs: list[float] | None = None
         self._logprobs_broken = False
+        self._logprobs_untold = False
         self._warnings: list[str] = []
         self._first_event: float | None = None
         self._first_visible: float | None = None
@@ -113,11 +122,13 @@ class Collector:
         )
 
     def logprobs(self, values: Sequence[object]) -> None:
-        """Add the log-probabilities of more tokens; one that is no number spoils them all."""
+        """Add the log-probabilities of more tokens; one that is not told spoils them all."""
         if self._logprobs is None:
             self._logprobs = []
         for value in values:
-            if is_number(value):
+            if value == _UNTOLD:
+                self._logprobs_untold = True
+            elif is_number(value):
                 self._logprobs.append(float(value))
             else:
                 self._logprobs_broken = True
@@ -136,6 +147,20 @@ class Collector:
                 shown(mend(code), self._key, most=_MAX_CODE),
             )
 
+    def finish(self, reason: str) -> None:
+        """Note why the answer ended; one that the server broke off is an error."""
+        self.finish_reason = reason
+        if is_broken(reason):
+            self.fail("error", f"the endpoint ended the answer with finish reason {reason!r}")
+
+    def not_an_object(self, event: SseEvent) -> None:
+        """End the answer with an event that holds no object: an error in words, or what it is."""
+        data = event.data.strip()
+        if event.type == "error":
+            self.fail("error", data.decode("utf-8", "replace"))
+        else:
+            self.unreadable("an event is not a JSON object", data)
+
     def unreadable(self, fact: str, data: bytes) -> None:
         """End the answer with what cannot be read, and show how it begins."""
         self.fail("malformed", f"{fact}: {quoted(data, self._key, most=_SHOWN_BYTES)}")
@@ -153,6 +178,8 @@ class Collector:
             self.warn("tool_arguments_not_json")
         if self._logprobs_broken:
             self.warn("logprobs_not_numbers")
+        if self._logprobs_untold:
+            self.warn("logprobs_not_told")
         return Reading(
             status=status,
             text=text,
@@ -164,7 +191,7 @@ class Collector:
             usage=self.usage,
             model_version=self.model_version and mend(self.model_version),
             logprobs=None
-            if self._logprobs is None or self._logprobs_broken
+            if self._logprobs is None or self._logprobs_broken or self._logprobs_untold
             else tuple(self._logprobs),
             timing=self._timing(),
             warnings=tuple(self._warnings),
@@ -218,6 +245,11 @@ class _Tool:
 
     def call(self) -> ToolCall:
         return ToolCall(name=mend(self.name), arguments=mend("".join(self.arguments)))
+
+
+def is_broken(reason: str) -> bool:
+    """Tell whether a finish reason says that the server gave up on the answer."""
+    return reason.lower() in _BROKEN
 
 
 def mend(text: str) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import floor
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -33,6 +33,8 @@ from farm.adapters.throttle import Throttle
 from farm.core.event import Note
 from farm.core.generation import Generation, failed, request_digest
 from farm.core.task import TaskSpec
+
+_WAITED_OUT_S: Final = 900.0  # a limit by the minute is, also where a case may not take so long
 
 
 def hear_nothing(noted: Note) -> None:
@@ -73,6 +75,7 @@ class ComposedModel:
             tell=around.tell,
             clock=around.clock,
             refusals_halt=around.refusals_halt,
+            longest_wait_s=max(settings.case_timeout_s, _WAITED_OUT_S),
         )
         within_time = _within_time(self._guard, settings)
         self._throttle = _throttle(within_time, endpoint.model_id, settings, around)

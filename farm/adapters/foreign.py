@@ -122,7 +122,7 @@ def error_in(value: Mapping[str, Any]) -> tuple[str, str] | None:
     ``{"detail": ...}``.
     """
     error = value if value.get("object") == "error" else value.get("error")
-    if isinstance(error, dict):
+    if isinstance(error, dict) and any(error.values()):  # some send an empty one with every chunk
         message = text_in(error, "message", "type", "code") or "an error without a message"
         return message, _code_in(error)
     if isinstance(error, str) and error:

@@ -39,7 +39,7 @@ def read_event(event: SseEvent, out: Collector) -> None:
         return
     value = read_object(data)
     if value is None:
-        out.unreadable("an event is not a JSON object", data)
+        out.not_an_object(event)
         return
     kind = text_in(value, "type") or event.type
     if kind == "ping":
@@ -103,7 +103,7 @@ def _read_delta(index: object, delta: Mapping[str, Any], out: Collector) -> None
 
 def _read_reason(value: Mapping[str, Any], out: Collector) -> None:
     if reason := text_in(value, "stop_reason"):
-        out.finish_reason = _REASONS.get(reason, reason)
+        out.finish(_REASONS.get(reason, reason))
 
 
 def _add_usage(usage: Mapping[str, Any], out: Collector) -> None:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from farm.adapters.collect import Collector
-from farm.adapters.foreign import bare_error_in, object_in, read_object, text_in, usage_in
+from farm.adapters.foreign import (
+    bare_error_in,
+    error_in,
+    object_in,
+    read_object,
+    text_in,
+    usage_in,
+)
 from farm.adapters.sse import SseEvent
+
+_ENDS: Final = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+)
+_FAILED: Final = frozenset({"failed", "cancelled"})
 
 
 def read_event(event: SseEvent, out: Collector) -> None:
@@ -17,7 +29,7 @@ def read_event(event: SseEvent, out: Collector) -> None:
         return
     value = read_object(data)
     if value is None:
-        out.unreadable("an event is not a JSON object", data)
+        out.not_an_object(event)
         return
     out.event()
     kind = text_in(value, "type") or event.type
@@ -46,9 +58,9 @@ def read_event(event: SseEvent, out: Collector) -> None:
                 arguments=text_in(item, "arguments"),
             )
             out.payload(tool=told)
-    elif kind in ("response.completed", "response.incomplete", "response.failed"):
+    elif kind in _ENDS:
         _end(kind, object_in(value, "response"), out)
-    elif kind == "error":
+    elif kind == "error" or error_in(value) is not None:
         message, code = bare_error_in(value)
         out.fail("error", message, code=code)
 
@@ -56,13 +68,17 @@ def read_event(event: SseEvent, out: Collector) -> None:
 def _end(kind: str, response: Mapping[str, Any], out: Collector) -> None:
     out.usage = usage_in(response)
     out.model_version = text_in(response, "model") or None
-    if kind == "response.failed":
+    status = text_in(response, "status")
+    if kind in ("response.failed", "response.cancelled") or status in _FAILED:
         message, code = bare_error_in(response)
         out.fail("error", message, code=code)
+        return
+    if (error := error_in(response)) is not None:
+        out.fail("error", error[0], code=error[1])
         return
     out.done = True
     if kind == "response.completed":
         out.finish_reason = out.finish_reason or "stop"
         return
     reason = text_in(object_in(response, "incomplete_details"), "reason")
-    out.finish_reason = "length" if reason == "max_output_tokens" else reason or "length"
+    out.finish("length" if reason == "max_output_tokens" else reason or "length")

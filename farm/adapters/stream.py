@@ -76,9 +76,15 @@ async def read_stream(
             out.fail(error.status, broken)
     except EventTooLong:
         out.fail("oversized", f"an event is longer than {max_event_bytes} bytes")
-    if not broken and not out.ended:
+    if not out.ended:
         last = splitter.close()
-        if last is not None:
+        if last is not None and broken:
+            # an end that lacks its blank line is an end; all else may have been cut
+            tail = Collector(key=key)
+            dialect(last, tail)
+            if tail.done and tail.failed is None:
+                dialect(last, out)
+        elif last is not None:
             # a call that was cut in mid-event shows here as JSON that ends too early
             tail = Collector(key=key)
             dialect(last, tail)

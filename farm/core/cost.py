@@ -8,7 +8,7 @@ though its tokens are known. Money is exact decimals.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -56,6 +56,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag_field="entry", tag="
     process: str
     incarnation: str
     currency: str = "USD"  # of the money in its entries
+    # by model id; earlier calls that had no price are charged by these, once
+    prices: dict[str, Price] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag_field="entry", tag="begun"):
@@ -154,30 +156,38 @@ def total_spending(spendings: list[Spending]) -> Spending:
 class CostFold:
     """Folds entries, in the order of the ledger, into sums.
 
-    `price_of` gives the price of a model as it is known now: a call that had none when it was
-    made is charged by it.
+    A call that had no price when it was made is charged by the first that the ledger tells of
+    its model. The ledger alone decides, so a budget and a report count alike.
     """
 
-    def __init__(self, price_of: Callable[[str], Price | None] = lambda model: None) -> None:
-        self._price_of = price_of
+    def __init__(self) -> None:
+        self._prices: dict[str, Price] = {}
+        self._bare: dict[str, _Bare] = {}  # by model
         self._incarnations: dict[str, str] = {}  # process -> incarnation
         self._open: dict[tuple[str, int], Begun] = {}
         self._unkept: dict[str, tuple[Begun, int]] = {}  # digest -> last answered call, how many
         self._sums: dict[str, _Sums] = {}
         self._tokens = 0
         self._money = Decimal(0)
-        # the first models of which something is not known
-        self._tokenless = self._uncharged = self._unpriced = ""
+        self._tokenless = ""  # the first model that did not tell its tokens
 
     @property
     def spent(self) -> Spent:
         """What a budget looks at."""
+        bare = [model for model, calls in self._bare.items() if calls.answered or calls.untold]
+        unpriced = next((model for model in bare if model not in self._prices), "")
+        uncharged = next((model for model in bare if model in self._prices), "")
         return Spent(
             tokens=None if self._tokenless else self._tokens,
-            money=None if self._unpriced or self._uncharged else self._money,
-            unmetered=self._tokenless or self._uncharged,
-            unpriced=self._unpriced,
+            money=None if bare else self._money,
+            unmetered=self._tokenless or uncharged,
+            unpriced=unpriced,
         )
+
+    @property
+    def charged(self) -> bool:
+        """Whether any money was counted."""
+        return bool(self._money)
 
     def awaits_keeping(self, digest: str) -> bool:
         """Whether an answer to this request came and is not known to be kept."""
@@ -198,6 +208,8 @@ class CostFold:
             self._keep(entry.digest, another=entry.another)
         else:
             self._incarnations[entry.process] = entry.incarnation
+            if entry.prices is not msgspec.UNSET:
+                self._take_prices(entry.prices)
 
     def spending(self, *, gone: Callable[[str], bool]) -> dict[str, Spending]:
         """Sum up by model, in the order of names; `gone` says which incarnations are no more."""
@@ -220,16 +232,31 @@ class CostFold:
             for model, sums in sorted(self._sums.items())
         }
 
+    def _take_prices(self, prices: Mapping[str, Price]) -> None:
+        self._prices |= prices
+        for model, price in prices.items():
+            calls = self._bare.get(model)
+            if calls is None:
+                continue
+            sums = self._sums[model]
+            money = price.charge(calls.usage) or Decimal(0)
+            sums.money += money
+            sums.unpriced -= calls.answered
+            self._money += money
+            calls.charged()
+
     def _end(self, begun: Begun, ended: Ended) -> None:
         sums = self._sums[begun.model]
         if ended.usage is not None:
             sums.add_usage(ended.usage)
             self._tokens += ended.usage.total or 0
         money = ended.money
-        price = self._price_of(begun.model) if money is None else None
+        price = self._prices.get(begun.model) if money is None else None
         if price is not None and ended.usage is not None:
             money = price.charge(ended.usage)
-        if money is not None:
+        if money is None:
+            self._bare.setdefault(begun.model, _Bare()).add(ended)
+        else:
             sums.money += money
             self._money += money
         if ended.how == "given_up":
@@ -241,10 +268,6 @@ class CostFold:
             sums.unpriced += money is None
             if tokenless:
                 self._tokenless = self._tokenless or begun.model
-            if money is None and price is not None:
-                self._uncharged = self._uncharged or begun.model
-            elif money is None:
-                self._unpriced = self._unpriced or begun.model
             _, before = self._unkept.get(begun.digest, (begun, 0))
             self._unkept[begun.digest] = begun, before + 1
         else:
@@ -263,6 +286,37 @@ class CostFold:
         sums.surplus += 1
         if times > 1:  # of another process of this run, which has still to say whether it is kept
             self._unkept[digest] = begun, times - 1
+
+
+class _Bare:
+    """The calls of one model that have no price yet; a price is linear, so their sum has theirs."""
+
+    def __init__(self) -> None:
+        self.untold = 0  # answers whose tokens were not told, which no price can charge
+        self.charged()
+
+    def charged(self) -> None:
+        """Begin anew: all that could be charged is."""
+        self.answered = 0
+        self._prompt = self._completion = self._cached = 0
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=self._prompt,
+            completion_tokens=self._completion,
+            cached_tokens=self._cached,
+        )
+
+    def add(self, ended: Ended) -> None:
+        usage, answered = ended.usage, ended.how == "answered"
+        if usage is None or usage.prompt_tokens is None or usage.completion_tokens is None:
+            self.untold += answered
+            return
+        self.answered += answered
+        self._prompt += usage.prompt_tokens
+        self._completion += usage.completion_tokens
+        self._cached += min(usage.cached_tokens or 0, usage.prompt_tokens)
 
 
 class _Sums:

@@ -3,6 +3,8 @@
 Shards are begun ahead of some model's calls, so that no endpoint waits for the slow trial of
 another shard. It is published when all its trials have a verdict. One with a call that
 failed and may still be answered is given back, unless errors are to be accepted as they are.
+So is one with a call that failed for good, when its model has answered nothing at all: then it
+is likely a setting that is wrong.
 What goes wrong over one trial costs that trial and no other.
 Which adapter a model has, and where answers are kept, is not this loop's business.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from farm.adapters.protocol import Model
@@ -54,7 +56,8 @@ _Judged = tuple[Generation, Verdict]
 class Asker:
     """Executes batches of assignments by asking models.
 
-    `models` and `limits` are by model id. `settle` makes the cost ledger durable, `cost` says
+    `models` and `limits` are by model id, `answered` are those that answered earlier in this run.
+    `settle` makes the cost ledger durable, `cost` says
     what was spent. What models and the judge raise makes that trial a failure, but for what
     tells of the run's own store, cache or machine: that passes out of `run`, except `Halted`.
     """
@@ -70,6 +73,7 @@ class Asker:
         worker_pid: int,
         say: Callable[[Message], None],
         accept_errors: bool = False,
+        answered: Collection[str] = (),
         settle: Callable[[], None] = lambda: None,
         cost: Callable[[], str] = lambda: "",
     ) -> None:
@@ -78,7 +82,10 @@ class Asker:
         self._tasks = tasks
         self._prompts = {name: render_prompt(task) for name, task in tasks.items()}
         self._programs = {name for name, task in tasks.items() if runs_programs(task)}
-        self._desks = {name: Desk(model, limit=limits[name]) for name, model in models.items()}
+        self._desks = {
+            name: Desk(model, limit=limits[name], answered=name in answered)
+            for name, model in models.items()
+        }
         self._judge = judge
         self._worker_pid = worker_pid
         self._say = say
@@ -90,6 +97,7 @@ class Asker:
         self._open_shards = 0
         self._ready: list[tuple[Scored, bytes]] = []  # receipts to be made durable
         self._is_ready = asyncio.Event()
+        self._doubtful: list[OpenShard] = []  # whole, with failures for good of mute models
         self._notes: list[Note] = []
         self._moved = asyncio.Event()  # something changed that may let a shard begin or end
         self._input_ended = False
@@ -105,6 +113,7 @@ class Asker:
             publishing = group.create_task(self._publish())
             async with asyncio.TaskGroup() as trials:
                 await self._feed(trials)
+            self._decide_doubtful(last=True)
             self._all_judged.set()
             self._is_ready.set()
             await publishing
@@ -258,6 +267,7 @@ class Asker:
         answer, verdict = judged
         shard.answers[number] = answer
         shard.verdicts[number] = verdict
+        desk.answered = desk.answered or answer.failure is None
         desk.count(verdict)
         shard.left -= 1
         if not shard.left:
@@ -269,15 +279,44 @@ class Asker:
             self.stop()
 
     def _end(self, shard: OpenShard) -> None:
-        """Hand a shard whose trials are all answered to the publisher, or give it back."""
+        """Decide on a shard whose trials are all answered, as soon as that can be done."""
         self._open_shards -= 1
         self._moved.set()
+        if self._accept_errors or not self._is_doubtful(shard):
+            self._decide(shard)
+        else:
+            self._doubtful.append(shard)
+        if self._doubtful:
+            self._decide_doubtful(last=not self._open_shards and not self._queue)
+
+    def _is_doubtful(self, shard: OpenShard) -> bool:
+        """Say whether a trial failed for good whose model has answered nothing so far."""
+        return any(
+            answer is not None
+            and answer.failure is not None
+            and answer.failure.final
+            and not self._desks[trial.model].answered
+            for trial, answer in zip(shard.trials, shard.answers, strict=True)
+        )
+
+    def _decide_doubtful(self, *, last: bool) -> None:
+        """Decide on shards that waited for a first answer; on the `last` occasion on all."""
+        waiting, self._doubtful = self._doubtful, []
+        for shard in waiting:
+            if last or not self._is_doubtful(shard):
+                self._decide(shard)
+            else:
+                self._doubtful.append(shard)
+
+    def _decide(self, shard: OpenShard) -> None:
+        """Hand a shard to the publisher, or give it back."""
         assignment = shard.assignment
         answers = [answer for answer in shard.answers if answer is not None]
         again = [
             (trial, answer.failure)
             for trial, answer in zip(shard.trials, answers, strict=True)
-            if answer.failure is not None and not answer.failure.final
+            if answer.failure is not None
+            and not (answer.failure.final and self._desks[trial.model].answered)
         ]
         if again and not self._accept_errors:
             trial, failure = again[0]

@@ -173,6 +173,7 @@ async def _asker(
         worker_pid=os.getpid(),
         say=say,
         accept_errors=options.accept_errors,
+        answered=[name for name, one in doors.costs.spending().items() if one.answered],
         settle=doors.costs.sync,
         cost=lambda: _cost(doors.costs) if options.prices else "",
     )

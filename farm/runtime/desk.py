@@ -38,8 +38,9 @@ class Place(NamedTuple):
 class Desk:
     """A model, and how far this process has come with it."""
 
-    def __init__(self, model: Model, *, limit: int) -> None:
+    def __init__(self, model: Model, *, limit: int, answered: bool = False) -> None:
         self.model = model
+        self.answered = answered  # whether it ever did, in this run
         self.waiting: deque[Place] = deque()
         self.askers = 0  # tasks that ask what is waiting, one trial after another
         self.done = 0

@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS generations (
 )
 """
 _SELECT: Final = "SELECT digest, value, checksum FROM generations WHERE digest IN"
+_COPY: Final = "SELECT digest, model, value, checksum FROM generations WHERE model IN"
+_COPIED: Final = 1000  # rows in one commit, and in memory
 _INSERT: Final = "INSERT OR IGNORE INTO generations VALUES"
 # of one statement: each step of one lets go of the interpreter, and waits to have it again
 _ROWS: Final = 100
@@ -84,6 +86,31 @@ class GenerationCache:
         job = _Keep(bytes.fromhex(digest), model, encode_generation(generation))
         earlier = await self._keeps.do(job)
         return generation if earlier is None else earlier
+
+    def copy_from(self, other: GenerationCache, *, models: Sequence[str]) -> None:
+        """Make durable here what another cache holds of some models; what is here already stays.
+
+        Raises `Corrupt` for an answer that was changed there. For the time before anything is
+        asked: it runs in the caller's thread.
+        """
+        marks = ", ".join("?" * len(models))
+        with other._errors():
+            rows = other._reader.execute(f"{_COPY} ({marks})", tuple(models))
+        while True:
+            with other._errors():
+                part = rows.fetchmany(_COPIED)
+                for digest, _, value, checksum in part:
+                    other._read(digest, value, checksum)
+            if not part:
+                return
+            with self._errors(writing=True):
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    self._insert(part)
+                    self._writer.execute("COMMIT")
+                finally:
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
 
     def count(self) -> int:
         """Return how many answers are kept."""

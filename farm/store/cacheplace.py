@@ -1,12 +1,15 @@
 """Where the answers of a run are kept: in its store, or elsewhere, which the store remembers.
 
 An evaluation that was begun with a cache elsewhere and is continued without naming it would buy
-again what is kept there.
+again what is kept there. One that is given another cache would buy again what the former holds:
+so its answers are copied first.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 from farm.errors import SpecError
@@ -16,11 +19,14 @@ CACHE_FILE: Final = "generations.sqlite"
 _PLACE: Final = "generations.place"  # holds the path of a cache that is not in the store
 
 
-def place_of_cache(store: str, given: str | None) -> str:
+def place_of_cache(store: str, given: str | None, *, models: Sequence[str] = ()) -> str:
     """Give the absolute path of a run's answers; one that was given is remembered from now on.
 
-    Raises `SpecError` when the one that is remembered is not there, and none is given.
+    What the former place holds of `models` is copied before: a run that is killed in between
+    copies again. Raises `SpecError` when the place that is remembered is not there and none is
+    given, and what `GenerationCache` raises when one of both cannot be read or written.
     """
+    own = os.path.abspath(os.path.join(store, CACHE_FILE))
     folder = Folder(store)
     try:
         remembered = _remembered(folder, store)
@@ -30,9 +36,10 @@ def place_of_cache(store: str, given: str | None) -> str:
                     f"{store!r}: its answers are kept in {remembered!r}, which is not there: "
                     "say by --cache FILE where they are now"
                 )
-            return remembered or os.path.abspath(os.path.join(store, CACHE_FILE))
+            return remembered or own
         place = os.path.abspath(given)
         if place != remembered:
+            _copy_answers(remembered or own, place, models)
             folder.replace(_PLACE, os.fsencode(place))
         return place
     finally:
@@ -46,6 +53,15 @@ def remembered_place(store: str) -> str | None:
             return os.fsdecode(file.read()) or None
     except OSError:  # there is no store yet, or it keeps its answers itself
         return None
+
+
+def _copy_answers(former: str, place: str, models: Sequence[str]) -> None:
+    if not os.path.exists(former) or os.path.realpath(former) == os.path.realpath(place):
+        return
+    from farm.store.cache import GenerationCache  # SQLite, for runs whose place changes alone
+
+    with closing(GenerationCache(former)) as source, closing(GenerationCache(place)) as target:
+        target.copy_from(source, models=models)
 
 
 def _remembered(folder: Folder, store: str) -> str:

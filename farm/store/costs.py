@@ -67,7 +67,7 @@ class CostLedger:
             self._fd = os.open(path, flags, 0o600)
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise StorageError(path=path, reason="not a regular file")
-        self._entries = _Entries(path, self._fd, CostFold(self._price_of))
+        self._entries = _Entries(path, self._fd, CostFold())
         self._entries.catch_up()
         self._check_currency()
         torn = self._entries.offset < os.fstat(self._fd).st_size
@@ -75,6 +75,7 @@ class CostLedger:
             process=self._process,
             incarnation=current_incarnation(),
             currency=prices.currency,
+            prices=self._known_prices() or msgspec.UNSET,
         )
         self._gather(opened, after=b"\n" if torn else b"")
         self._flush()
@@ -166,6 +167,12 @@ class CostLedger:
 
     def _price_name(self, model: str) -> str:
         return self._price_names.get(model, model)
+
+    def _known_prices(self) -> dict[str, Price]:
+        """Give the prices of the run's models, by model id."""
+        names = self._price_names or {name: name for name in self._prices.models}
+        found = {model: self._prices.models.get(name) for model, name in names.items()}
+        return {model: price for model, price in found.items() if price is not None}
 
     def _price_of(self, model: str) -> Price | None:
         return self._prices.models.get(self._price_name(model))
@@ -261,8 +268,8 @@ class _Entries:
         self._suspect = 0  # whoever opened next found a line that was cut short, and ended it
         if isinstance(entry, Opened):
             self.currency = entry.currency
-        self.charged = self.charged or (isinstance(entry, Ended) and bool(entry.money))
         self.fold.add(entry)
+        self.charged = self.charged or self.fold.charged
 
     def _corrupt(self) -> Corrupt:
         return Corrupt(path=self._path, reason=f"line {self._suspect} is not an entry")

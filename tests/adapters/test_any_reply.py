@@ -146,6 +146,17 @@ def test_log_probabilities_whose_sum_is_not_finite_give_no_figures(logprob: str)
     assert "logprobs_out_of_range" in generation.warnings
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_log_probability_that_stands_for_very_unlikely_gives_no_figures(streamed: bool) -> None:
+    """OpenAI says so by -9999.0; taken for a number it makes the confidence 0, whatever else."""
+    told = {"content": [{"logprob": -0.5}, {"logprob": -9999.0}]}
+    body = json.dumps({"choices": [choice(logprobs=told)], "usage": {}}).encode()
+    generation = run(asked(body, streamed=streamed, anthropic=False, status=200, headers={}))
+    assert generation.text == "4"
+    assert (generation.token_nll, generation.confidence) == (None, None)
+    assert "logprobs_not_told" in generation.warnings
+
+
 def test_half_a_character_is_replaced_wherever_it_stands() -> None:
     """JSON can write a surrogate without its partner, UTF-8 cannot."""
     half = "a\ud800"

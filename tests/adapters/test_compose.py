@@ -408,12 +408,12 @@ def test_what_a_case_waits_for_its_turn_is_no_part_of_its_time(tmp_path: Path) -
 
 
 def test_a_pause_longer_than_a_cases_time_ends_that_case_and_no_other(tmp_path: Path) -> None:
-    """An hour where a case has 0.5 s: it may be asked again later, and the others wait it out."""
+    """Ten minutes where a case has 0.5 s: it may be asked later, and the others wait it out."""
     waited = asyncio.Event()
 
     async def pause(seconds: float) -> None:
         if seconds > 60:
-            await asyncio.sleep(1.0)  # longer than the case's time; the clock goes on by an hour
+            await asyncio.sleep(1.0)  # longer than the case's time; the clock goes on by them
             clock.now += seconds
             waited.set()
 
@@ -421,7 +421,7 @@ def test_a_pause_longer_than_a_cases_time_ends_that_case_and_no_other(tmp_path: 
 
     async def story() -> tuple[Generation, list[Generation]]:
         async with (
-            Loopback(failing_first_of_all(429, retry_after="3600")) as server,
+            Loopback(failing_first_of_all(429, retry_after="600")) as server,
             surroundings(tmp_path) as around,
             model(
                 server.url,

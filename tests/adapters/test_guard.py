@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -20,8 +21,13 @@ FINE = Generation("4")
 INVALID = failed("invalid", "HTTP 400: no such parameter", status=400)
 
 
-def played(story: Sequence[tuple[float, Generation]]) -> tuple[int, Halted | None, Heard]:
-    """Play (time, generation) pairs through a guard; give how many went out, and the halt."""
+def played(
+    story: Sequence[tuple[float, Generation]], *, requests: int = 1
+) -> tuple[int, Halted | None, Heard]:
+    """Play (time, generation) pairs through a guard; give how many went out, and the halt.
+
+    The calls are for so many requests in turn.
+    """
     clock, heard = Clock(), Heard()
     sent = 0
 
@@ -34,9 +40,9 @@ def played(story: Sequence[tuple[float, Generation]]) -> tuple[int, Halted | Non
     guard = Guard(send, model="m", patience_s=60, tell=heard, clock=clock)
 
     async def all_of_it() -> Halted | None:
-        for _ in story:
+        for number in range(len(story)):
             try:
-                await guard(Call(request(), "d"))
+                await guard(Call(request(), f"d{number % requests}"))
             except Halted as halted:
                 return halted
         return None
@@ -91,9 +97,94 @@ def test_an_endpoint_that_answered_before_is_given_all_of_the_patience() -> None
 
 
 def test_a_failure_that_the_endpoint_gave_itself_shows_that_it_lives() -> None:
-    """A 500 between lost connections starts the count anew."""
-    story = [(t, LOST if t % 10 else failed("server", "d")) for t in range(1, 40)]
-    assert played(story)[1] is None
+    """A 429 or a 400 between lost connections starts the count anew."""
+    for kind in ("busy", "invalid"):
+        story = [(t, LOST if t % 10 else failed(kind, "d")) for t in range(1, 40)]
+        assert played(story)[1] is None
+
+
+@pytest.mark.parametrize("kind", ["server", "timeout", "cut", "malformed", "program"])
+def test_an_endpoint_that_gives_nothing_but_faults_is_dead(kind: str) -> None:
+    """A gateway before a dead server: as with lost connections, and also mixed with them."""
+    fault = failed(kind, "HTTP 502: bad gateway")
+    times = (1, 20, 40, 60, 61, 62)
+    story = [(0.0, FINE), *((float(t), LOST if t == 40 else fault) for t in times)]
+    sent, halted, _ = played(story, requests=3)
+    assert sent == 6
+    assert halted is not None
+    assert halted.reason == "dead_endpoint"
+    assert "no answer came for 60 s: HTTP 502: bad gateway" in str(halted)
+    assert "raise patience_s" in str(halted)
+    assert played([(t / 4, one) for t, one in story[1:]], requests=3)[1] is not None
+
+
+def test_faults_with_answers_between_them_end_nothing() -> None:
+    """However many: an endpoint that answers lives."""
+    story = [(10.0 * n, failed("server", "d") if n % 5 else FINE) for n in range(50)]
+    assert played(story, requests=4)[1] is None
+
+
+def test_two_prompts_that_an_endpoint_fails_on_do_not_make_it_dead() -> None:
+    """The last two of a run may fail for as long as they are tried."""
+    story = [(0.0, FINE), *((100.0 * n, failed("timeout", "d")) for n in range(1, 9))]
+    assert played(story, requests=2)[1] is None
+
+
+def test_an_answer_that_is_slow_in_coming_is_waited_for() -> None:
+    """Faults of others do not end the run while a call from before them may be answered."""
+
+    async def story() -> str:
+        clock, slow = Clock(), asyncio.Event()
+
+        async def send(call: Call) -> Generation:
+            if call.digest == "slow":
+                await slow.wait()
+            return failed("server", "d")
+
+        guard = Guard(send, model="m", patience_s=60, tell=Heard(), clock=clock)
+        begun = asyncio.create_task(guard(Call(request(), "slow")))
+        await asyncio.sleep(0)
+        for number in range(6):
+            clock.now += 30
+            await guard(Call(request(), f"d{number}"))
+        slow.set()
+        try:
+            await begun
+        except Halted as halted:
+            return halted.reason
+        return ""
+
+    assert run(story()) == "dead_endpoint"  # when it ended with no answer either
+
+
+def test_a_wait_that_no_case_may_take_ends_the_run() -> None:
+    """At once, and the message says until when; a shorter one is a pause."""
+
+    async def asked(wait_s: float) -> str:
+        async def send(call: Call) -> Generation:
+            return failed("busy", "HTTP 429: x", status=429, retry_after_s=wait_s)
+
+        guard = Guard(
+            send,
+            model="m",
+            patience_s=60,
+            tell=Heard(),
+            clock=Clock(),
+            longest_wait_s=1800,
+            now=lambda: 1_700_000_000.0,  # 2023-11-14T22:13:20Z
+        )
+        try:
+            await guard(Call(request(), "d"))
+        except Halted as halted:
+            return f"{halted.reason}: {halted}"
+        return ""
+
+    assert run(asked(1799.0)) == ""
+    assert run(asked(3600.0)) == (
+        "paused: m: HTTP 429: x; it asks to come back at 2023-11-14T23:13:20Z; "
+        "what was answered is kept, run the same command again then"
+    )
+    assert "come back in 999999999999 s" in run(asked(999_999_999_999.0))
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -140,6 +231,8 @@ def test_a_failure_on_its_way_when_the_run_ends_is_not_asked_again() -> None:
         ([INVALID] * 20, False, 20),
         ([FINE] + [INVALID] * 20, True, 21),  # one was: these are the prompts' fault
         ([INVALID] * 9 + [FINE] + [INVALID] * 20, True, 30),
+        ([failed("oversized", "HTTP 400: no such parameter")] * 20, True, 10),
+        ([failed("unrecorded", "HTTP 400: no such parameter")] * 20, True, 10),
     ],
 )
 def test_requests_that_are_all_refused_halt_the_run(

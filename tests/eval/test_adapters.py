@@ -127,6 +127,7 @@ def test_a_program_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
     assert done.code == 1
     assert "program:" in done.failures[-1]
     assert str(tmp_path / "nothing") in done.failures[-1]
+    assert "check the program in argv" in done.failures[-1]
 
 
 def test_recorded_answers_are_replayed_with_their_figures(tmp_path: Path) -> None:

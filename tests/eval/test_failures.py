@@ -146,6 +146,37 @@ def test_connections_that_break_end_the_run_when_patience_is_over(tmp_path: Path
         assert evaluation.run().code == 0
 
 
+async def hang(asked: Asked, wire: Wire) -> None:
+    """Take the request, and say nothing."""
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "more"), [(refuses(502), ()), (refuses(502), ("--accept-errors",)), (hang, ())]
+)
+def test_an_endpoint_that_gives_nothing_but_faults_ends_the_run(
+    behaviour: Behaviour, more: Sequence[str], tmp_path: Path
+) -> None:
+    """A gateway before a dead server, or one that hangs; no error is made of any case."""
+    with ModelServer(behaviour) as server:
+        evaluation = evaluation_of(
+            tmp_path, server.url, tasks=60, patience_s=0.4, timeout_s=0.3, more=more
+        )
+        done = evaluation.run()
+        assert_pending(done, "m: no answer came for", "look after the endpoint")
+        assert outcomes(evaluation) == {"pending": 60}
+        assert server.total <= 40
+
+
+def test_an_endpoint_that_asks_to_come_back_much_later_ends_the_run(tmp_path: Path) -> None:
+    """An hour is longer than a case may take; nobody waits for it, and nothing is an error."""
+    with ModelServer(refuses(429, Retry_After="3600")) as server:
+        evaluation = evaluation_of(tmp_path, server.url, tasks=4)
+        done = evaluation.run()
+        assert_pending(done, "m: HTTP 429", "it asks to come back at 20")
+        assert outcomes(evaluation) == {"pending": 4}
+
+
 async def streamed(asked: Asked, wire: Wire) -> None:
     """Answer in one chunk where a stream is asked for."""
     if not asked.received.json.get("stream"):
@@ -299,6 +330,37 @@ def test_a_setting_that_the_endpoint_refuses_does_not_make_errors_of_all_cases(
         done = evaluation.run()
         assert done.code == 0, done.err
         assert outcomes(evaluation).get("error", 0) == 0
+
+
+@pytest.mark.parametrize("shards", ["1", "5"])
+def test_a_small_run_that_gets_no_answer_at_all_is_pending(shards: str, tmp_path: Path) -> None:
+    """However few the requests: no error is made of them, and mended they are all asked."""
+    with ModelServer(refuses(400)) as server:
+        evaluation = evaluation_of(tmp_path, server.url, tasks=5, more=("--shards", shards))
+        done = evaluation.run()
+        assert_pending(done, "HTTP 400: no", "--accept-errors")
+        server.behaviour = answers
+        assert evaluation.run().code == 0
+        assert outcomes(evaluation).get("error", 0) == 0
+
+
+def test_requests_that_are_refused_in_shards_of_their_own_are_errors(tmp_path: Path) -> None:
+    """Others are answered, in this call or in one before it: then it is the prompts' fault."""
+
+    async def behave(asked: Asked, wire: Wire) -> None:
+        if asked.key.task == "t0":
+            await refuses(400)(asked, wire)
+        else:
+            await after(0.2, answers if mended else refuses(500))(asked, wire)
+
+    mended = False
+    with ModelServer(behave) as server:
+        evaluation = evaluation_of(tmp_path, server.url, attempts=1, more=("--shards", "6"))
+        assert evaluation.run().code == 1
+        assert outcomes(evaluation) == {"pending": 6}
+        mended = True
+        assert evaluation.run().code == 0
+        assert outcomes(evaluation)["error"] == 1
 
 
 def test_a_host_that_has_no_address_ends_the_run(tmp_path: Path) -> None:
@@ -680,6 +742,21 @@ def test_no_option_is_missing_from_the_command_that_is_printed(tmp_path: Path) -
         again = farm(*command)
         assert again.code == 0, again.err
         assert evaluation.report()["summary"]["task_runs"] == 6
+
+
+def test_a_cache_that_is_named_later_begins_with_the_stores_answers(tmp_path: Path) -> None:
+    """One shard, one task that fails: what was answered before --cache is not bought again."""
+
+    async def behave(asked: Asked, wire: Wire) -> None:
+        await (refuses(500) if asked.key.task == "t1" else answers)(asked, wire)
+
+    with ModelServer(behave) as server:
+        evaluation = evaluation_of(tmp_path, server.url, attempts=1)
+        assert evaluation.run("--shards", "1").code == 1
+        assert (server.total, server.extra) == (6, 0)
+        server.behaviour = answers
+        assert evaluation.run("--cache", str(tmp_path / "cache")).code == 0
+        assert (server.total, server.extra) == (7, 1)
 
 
 def test_a_store_remembers_where_its_answers_are_kept(tmp_path: Path) -> None:

@@ -599,6 +599,27 @@ def test_what_a_new_store_lacks_is_named(tmp_path: Path) -> None:
     assert not Path(store).exists()
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ('adapter = "recorded"\nfile = "nope.jsonl"', "nope.jsonl: no such file"),
+        (
+            'adapter = "openai"\nmodel = "m"\nbase_url = "http://127.0.0.1:9"\nkey_env = "UNSET"',
+            "UNSET, which is not set",
+        ),
+    ],
+)
+def test_a_mistake_in_the_models_makes_no_store(settings: str, said: str, tmp_path: Path) -> None:
+    """A store is bound to its models: corrected, the same command would be refused."""
+    models = tmp_path / "models.toml"
+    models.write_text(f"[models.x]\n{settings}\n")
+    store = tmp_path / "s"
+    done = farm("eval", "--store", str(store), "--tasks", FIXTURE, "--models", str(models))
+    assert done.code == 1
+    assert said in done.failures[0]
+    assert not store.exists()
+
+
 def test_events_of_an_evaluation_keep_their_schema(finished: tuple[Evaluation, Done]) -> None:
     """The schema is printed by the same command that wrote them."""
     from jsonschema import Draft202012Validator

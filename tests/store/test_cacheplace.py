@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from farm.errors import SpecError
+from farm.core.generation import Generation
+from farm.errors import Corrupt, SpecError
+from farm.store.cache import GenerationCache
 from farm.store.cacheplace import place_of_cache
 
 
@@ -36,3 +42,46 @@ def test_a_place_that_is_gone_is_asked_for(tmp_path: Path) -> None:
     place_of_cache(str(tmp_path), str(tmp_path / "gone"))
     with pytest.raises(SpecError, match=r"which is not there: say by --cache FILE"):
         place_of_cache(str(tmp_path), None)
+
+
+def keep(place: Path, answers: Mapping[str, str], *, model: str = "m") -> None:
+    """Keep texts under digests of one repeated pair of hex digits."""
+
+    async def all_of_them(cache: GenerationCache) -> None:
+        for pair, text in answers.items():
+            await cache.keep(pair * 32, Generation(text), model=model)
+
+    with closing(GenerationCache(str(place))) as cache:
+        asyncio.run(all_of_them(cache))
+
+
+def kept(place: Path, pairs: str) -> list[str | None]:
+    with closing(GenerationCache(str(place))) as cache:
+        found = asyncio.run(cache.find_many([pair * 32 for pair in pairs.split()]))
+    return [None if one is None else one.text for one in found]
+
+
+def test_another_place_begins_with_what_the_former_holds(tmp_path: Path) -> None:
+    """Of the run's own models; what the new one held before counts, and nothing is taken away."""
+    store = tmp_path / "store"
+    store.mkdir()
+    keep(store / "generations.sqlite", {"aa": "paid", "bb": "paid"})
+    keep(store / "generations.sqlite", {"cc": "of another run"}, model="x")
+    first, second = tmp_path / "first", tmp_path / "second"
+    keep(first, {"bb": "earlier"})
+    place_of_cache(str(store), str(first), models=["m"])
+    assert kept(first, "aa bb cc") == ["paid", "earlier", None]
+    place_of_cache(str(store), str(second), models=["m"])
+    assert kept(second, "aa bb") == ["paid", "earlier"]
+    assert kept(store / "generations.sqlite", "aa bb cc") == ["paid", "paid", "of another run"]
+
+
+def test_a_changed_answer_is_not_copied(tmp_path: Path) -> None:
+    """And the new place is not remembered: the next call tries again."""
+    own = tmp_path / "generations.sqlite"
+    keep(own, {"aa": "paid"})
+    with closing(sqlite3.connect(own)) as database, database:
+        database.execute("UPDATE generations SET value = x'7b7d'")
+    with pytest.raises(Corrupt, match="was changed"):
+        place_of_cache(str(tmp_path), str(tmp_path / "new"), models=["m"])
+    assert place_of_cache(str(tmp_path), None) == str(own)

@@ -14,7 +14,7 @@ import pytest
 from farm.core.cost import Price, Prices, Spending, total_spending
 from farm.core.generation import Generation, Request, Usage, failed
 from farm.errors import Corrupt, StorageError
-from farm.store.costs import CostLedger
+from farm.store.costs import CostLedger, read_spending
 
 PRICES = Prices(models={"m": Price(input=Decimal("0.15"), output=Decimal("0.60"))})
 ANSWER = Generation("4", usage=Usage(prompt_tokens=1000, completion_tokens=500))
@@ -169,6 +169,24 @@ def test_answers_that_tell_no_usage_or_have_no_price_are_counted_as_such(tmp_pat
     assert book.spent().money is None
     assert total_spending(list(spending.values())).calls == 2
     book.close()
+
+
+def test_a_price_that_is_known_later_counts_in_the_report_as_in_the_budget(
+    tmp_path: Path,
+) -> None:
+    """Two calls without prices, one with, then the same ledger without: 3 * (20 + 6) either way."""
+    path = str(tmp_path / "c")
+    prices = Prices(models={"m": Price(input=Decimal(1_000_000), output=Decimal(1_000_000))})
+    told = Generation("4", usage=Usage(prompt_tokens=20, completion_tokens=6))
+    for number, list_ in enumerate((Prices(), Prices(), prices)):
+        book = CostLedger(path, prices=list_)
+        call = book.begin(request(), digest=digest(number), attempt=1)
+        book.settle(call, told)
+        spent = book.spent()
+        book.close()
+    assert spent.money == Decimal(78)
+    sums, currency = read_spending(path)
+    assert (sums["m"].money, sums["m"].unpriced, currency) == (Decimal(78), 0, "USD")
 
 
 def test_two_processes_see_each_others_spending(tmp_path: Path) -> None:
