@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -38,8 +39,12 @@ class Terminal:
         )  # fmt: skip
         os.close(screen)
         self.shown = b""
+        self.pressed = 0.0
 
     def press(self, key: bytes) -> None:
+        """Press a key no quicker than a finger: what comes within 2 ms counts as one signal."""
+        time.sleep(max(0.0, self.pressed + 0.05 - time.monotonic()))
+        self.pressed = time.monotonic()
         os.write(self.keyboard, key)
 
     def read(self) -> bool:
@@ -55,10 +60,25 @@ class Terminal:
         while self.shown.count(f'"event":"{event}"'.encode()) < times:
             assert self.read(), f"ended before {event}: {self.shown!r}"
 
+    def wait_for_workers(self, count: int) -> None:
+        """Wait until workers heed SIGTERM: one that does not yet would end, and the run with it."""
+        self.wait_for("worker.spawned", times=count)
+        for pid in re.findall(rb'"worker_pid":([0-9]+)', self.shown):
+            while not heeds(int(pid), signal.SIGTERM):
+                time.sleep(0.01)
+
     def end(self, *, timeout_s: float = 20) -> int:
         while self.read():
             pass
         return self.process.wait(timeout_s)
+
+
+def heeds(pid: int, number: signal.Signals) -> bool:
+    """Say whether a process has a handler for a signal, by the kernel's own record of it."""
+    caught = re.search(
+        r"^SigCgt:\s*([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE
+    )
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 @contextmanager
@@ -112,7 +132,7 @@ def test_ctrl_c_twice_terminates(tmp_path: Path) -> None:
     options = ("--delay-ms", "60000", "--grace-s", "60")
     began = time.monotonic()
     with terminal("run", "--store", store, *options) as run:
-        run.wait_for("worker.spawned", times=2)
+        run.wait_for_workers(2)
         run.press(CTRL_C)
         run.wait_for("run.draining")
         run.press(CTRL_C)
