@@ -9,6 +9,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
+from farm.cli import options
 from farm.core.isolation import LEVELS
 from farm.errors import SpecError
 from farm.sandbox.limits import LONGEST_TIMEOUT_S
@@ -21,6 +22,7 @@ def sandbox() -> None:
 
 
 @sandbox.command()
+@options.always_quiet
 def probe() -> None:
     """Attack the isolation this machine grants and print what held."""
     with Sandbox(Settings(allow_unisolated=True), slots=1) as runner:
@@ -42,6 +44,7 @@ def _in_range(ctx: click.Context, option: click.Parameter, value: float) -> floa
 @click.option("--imports", type=click.Choice(["deny", "allow"]), default="deny", show_default=True)
 @click.option("--require-isolation", type=click.Choice(LEVELS))
 @click.option("--allow-unisolated", is_flag=True, help="Accept running without any isolation.")
+@options.always_quiet
 def run(
     file: BinaryIO,
     assertions: tuple[str, ...],
