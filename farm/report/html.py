@@ -21,7 +21,7 @@ from msgspec import Struct
 from farm.core.result import OUTCOMES
 from farm.report.casepages import CaseRow, pack_cases
 from farm.report.envelope import Envelope
-from farm.report.markdown import row_warnings
+from farm.report.markdown import all_row_warnings
 from farm.report.sections import (
     calibration_section,
     category_section,
@@ -82,7 +82,7 @@ def page_of(
         warnings=(
             *failure,
             *envelope.warnings,
-            *(note for row in envelope.leaderboard for note in row_warnings(row)),
+            *all_row_warnings(envelope),
         ),
         leaderboard=envelope.leaderboard,
         pairwise=envelope.pairwise,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from farm.core.result import counts
 from farm.report.compare import NO_SPREAD
 from farm.report.envelope import Envelope
 from farm.report.tables import Table, tables_of
@@ -97,7 +98,7 @@ def _notes(envelope: Envelope) -> list[str]:
             for row in envelope.leaderboard
             if len(row.model_id) > _NAME_CUT
         ],
-        *[f"- {markdown(note)}" for row in envelope.leaderboard for note in row_warnings(row)],
+        *[f"- {markdown(note)}" for note in all_row_warnings(envelope)],
         *[f"- {markdown(warning)}" for warning in envelope.warnings],
         *_corpus(envelope),
     ]
@@ -113,13 +114,22 @@ def _corpus(envelope: Envelope) -> list[str]:
     ]
 
 
-def row_warnings(row: LeaderboardRow) -> list[str]:
-    """Return what a reader must know about a row, as plain sentences with the name in them."""
+def all_row_warnings(envelope: Envelope) -> list[str]:
+    """Return what a reader must know about the rows, as plain sentences with the name in them."""
+    return [
+        note
+        for row in envelope.leaderboard
+        for note in _row_warnings(row, envelope.outcomes.get(row.model_id, {}))
+    ]
+
+
+def _row_warnings(row: LeaderboardRow, outcomes: Mapping[str, int]) -> list[str]:
     name, notes = row.model_id, []
     if row.n_missing:
+        why = ", ".join(f"{one} {n}" for one, n in outcomes.items() if n and not counts(one))
         notes.append(
-            f"{name}: {count(row.n_missing, 'task')} without a score; "
-            "ranked below any complete model."
+            f"{name}: {count(row.n_missing, 'task')} without a score"
+            f"{f' (cases: {why})' if why else ''}; ranked below any complete model."
         )
     if "small_n" in row.ci_flags:
         notes.append(f"{name}: only {count(row.tasks_completed, 'task')}; the interval is rough.")

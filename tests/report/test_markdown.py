@@ -80,7 +80,19 @@ def test_pairs_say_who_is_ahead_or_tied(envelope):
 
 
 def test_missing_tasks_are_told(envelope):
-    assert "1 task without a score; ranked below any complete model." in render_markdown(envelope)
+    said = "1 task without a score (cases: error 1); ranked below any complete model."
+    assert said in render_markdown(envelope)
+
+
+def test_what_became_of_missing_tasks_is_told():
+    """Two that failed and one that is not scored are not the same as three not asked."""
+    ends = ["correct", "error", "error", "unscorable"]
+    rows = [
+        EvalRun(model_id="m", task_id=f"t{at}", score=float(not at), outcome=end)
+        for at, end in enumerate(ends)
+    ]
+    said = "m: 3 tasks without a score (cases: error 2, unscorable 1); ranked below"
+    assert said in render_markdown(build_envelope(rows))
 
 
 def test_a_failed_report_says_so_first(envelope):
