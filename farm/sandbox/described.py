@@ -22,6 +22,17 @@ ASKED_FOR = (
     "__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__",
 )  # fmt: skip
 CONTAINERS = (list, dict, set, bytearray)
+# All that is ever told of a class.
+TOLD = frozenset(
+    (
+        *ASKED_FOR,
+        "unhashable",
+        "coroutine",
+        *(f"holds {base.__name__}" for base in CONTAINERS),
+        *(f"inherits {name}" for name in ASKED_FOR),
+        *(f"own {name}" for name in values.ASKED_FOR),
+    )
+)
 
 
 def _describe(kind: type) -> Json:

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -27,6 +28,7 @@ _CLEAN, _SPENT = b"c", b"s"
 _MOST_JOBS = 50
 _MOST_CPU_S = 5.0
 _COLLECT_EVERY = 10
+_MOST_GROWN_KIB = 64 * 1024
 
 
 class Pipes(NamedTuple):
@@ -111,7 +113,7 @@ def _serve(lockdown: Lockdown, channel: socket.socket) -> NoReturn:
         lockdown.enter(bounds=bounds, keep={channel.fileno()})
         gc.disable()  # a collection in the middle of a job would only copy pages
         last: list[int] = []
-        jobs = 0
+        jobs, since = 0, _peak_kib()
         while True:
             said, descriptors, _, _ = socket.recv_fds(channel, 1, len(Pipes._fields))
             # only now: their end would wake the last program, which is about to be killed
@@ -120,6 +122,7 @@ def _serve(lockdown: Lockdown, channel: socket.socket) -> NoReturn:
             if not said:
                 break
             clean, last = _judge(Pipes(*descriptors)), descriptors
+            clean = clean and not _has_grown(since)
             channel.send(_CLEAN if clean else _SPENT)
             jobs += 1
             if jobs % _COLLECT_EVERY == 0:
@@ -127,6 +130,15 @@ def _serve(lockdown: Lockdown, channel: socket.socket) -> NoReturn:
     except BaseException:  # noqa: BLE001  # its absence of an end line is the message
         os._exit(70)
     os._exit(0)
+
+
+def _has_grown(since: int) -> bool:
+    """Say whether a job has left this process much larger, or with libraries of C in it."""
+    return _peak_kib() - since > _MOST_GROWN_KIB or "numpy" in sys.modules
+
+
+def _peak_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _judge(pipes: Pipes) -> bool:

@@ -32,6 +32,11 @@ _MODULES = {
         "statistics", "string", "sys", "textwrap", "time", "types", "typing",
     )
 } | {"np": "numpy"}  # fmt: skip
+# Of these, what no honest program calls something of its own.
+NO_NAME_OF_ITS_OWN = frozenset((
+    "asyncio", "cmath", "collections", "functools", "itertools", "json", "math", "np", "numpy",
+    "random", "re", "statistics", "sys",
+))  # fmt: skip
 # Exceptions of the library that a test may expect. Each is met only where the tests have
 # imported its module: a program's word imports nothing.
 _ERRORS = {
@@ -63,6 +68,19 @@ _ERRORS = {
     "zlib": ("error",),
     "zoneinfo._common": ("ZoneInfoNotFoundError",),
 }  # fmt: skip
+
+
+# By attributes so named a library asks an object where its memory lies, or what is to become
+# of a result; the program has no say in either.
+_STEERING = (
+    "__array", "__arrow", "__buffer", "__c_stream", "__cuda_array", "__dataframe", "__dlpack",
+    "__sycl_usm", "_as_parameter_",
+)  # fmt: skip
+
+
+def steers_a_library(attribute: str) -> bool:
+    """Say whether a library looks for an attribute of this name, to act on what it says."""
+    return attribute.startswith(_STEERING)
 
 
 def error_of(module: str, name: str) -> type[BaseException] | None:

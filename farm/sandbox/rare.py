@@ -7,11 +7,12 @@ module is imported on the other side only when such a value arrives.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from farm.sandbox.frames import PeerBroke
 
+_NUMBERS = (bool, int, float, complex, str)  # what numpy's plain types hold
 # Views cross as they are at that moment; a dictionary of the tests' own never does.
 _VIEWS: dict[type, str] = {
     type({}.keys()): "keys",
@@ -67,6 +68,16 @@ def _pack_numpy(name: str, value: Any, part: Callable[[Any], Any]) -> Any:
     return tagged("scalar", [part(one) for one in (dtype.str, value.item())])
 
 
+def _exactly(parts: Sequence[Any], *kinds: type) -> None:
+    """Refuse parts that are not of these very types.
+
+    A library that is handed an object of the program's asks it how it is to be read, and may
+    read this process's memory where the answer says.
+    """
+    if not all(type(part) in kinds for part in parts):
+        raise PeerBroke("a value is made of parts that it cannot have")
+
+
 def _singleton(name: str) -> Any:
     return {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[name]
 
@@ -74,12 +85,14 @@ def _singleton(name: str) -> Any:
 def _decimal(text: str) -> Any:
     from decimal import Decimal  # imported where a value needs it: the zygote stays small
 
+    _exactly([text], str)
     return Decimal(text)
 
 
 def _fraction(numerator: int, denominator: int) -> Any:
     from fractions import Fraction  # as above
 
+    _exactly([numerator, denominator], int)
     return Fraction(numerator, denominator)
 
 
@@ -87,6 +100,7 @@ def _moment(kind: str) -> Callable[..., Any]:
     def read(*parts: Any) -> Any:
         import datetime  # as above
 
+        _exactly(parts, int if kind == "timedelta" else str)
         made = getattr(datetime, kind)
         return made(*parts) if kind == "timedelta" else made.fromisoformat(*parts)
 
@@ -96,12 +110,16 @@ def _moment(kind: str) -> Callable[..., Any]:
 def _array(dtype: str, shape: tuple[int, ...], flat: tuple[Any, ...]) -> Any:
     import numpy  # as above, and only where a program or an assertion made an array
 
+    _exactly([shape, flat], tuple)
+    _exactly(shape, int)
+    _exactly(flat, *_NUMBERS)
     return numpy.array(flat, dtype=_numeric(dtype)).reshape(shape)
 
 
 def _scalar(dtype: str, value: Any) -> Any:
     import numpy  # as above
 
+    _exactly([value], *_NUMBERS)
     return numpy.dtype(_numeric(dtype)).type(value)
 
 

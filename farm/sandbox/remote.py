@@ -13,14 +13,17 @@ import sys
 import types
 from typing import Any
 
+from farm.sandbox.described import TOLD
 from farm.sandbox.frames import Line, Message, PeerBroke, Severed, TooMuch
-from farm.sandbox.known import is_pure, module_meant
+from farm.sandbox.known import NO_NAME_OF_ITS_OWN, is_pure, module_meant
 from farm.sandbox.plain import Json, Traffic
 from farm.sandbox.raised import Ancestries, RaisedByProgram, rebuilt, said
-from farm.sandbox.standins import Remote, stand_in
+from farm.sandbox.standins import Remote, is_a_verdict, stand_in
 from farm.sandbox.values import PLAIN, Reference, is_of_the_program, number_of, value_class
 
 _DECOYS = 3
+_LONGEST_NAME = 200
+_MOST_CLASSES = 10_000
 _FORMAT, _FORMAT_MAP = str.format, str.format_map
 # What a message that is not one makes the reading of it raise.
 _MALFORMED = (
@@ -50,6 +53,7 @@ class Session:
         self.trust: set[str] = set()
         self.borrowed = False  # whether a name of the program became a thing of this process
         self.severed: Severed | None = None  # what ended the conversation, caught or not
+        self.failed: BaseException | None = None  # an assertion of the tests' own, told the program
         self.expects_stop = False  # whether the assertions name StopIteration
         self.named_classes: set[int] = set()
         self._stdout = sys.stdout  # tests that put another in its place want what is printed
@@ -82,8 +86,11 @@ class Session:
         message: Json = self._line.receive()
         try:
             for told in message.get("classes", ()):
-                has = frozenset(name for name in told["has"] if type(name) is str)
-                self._classes.append((str(told["name"]), has, stand_in(has)))
+                if len(self._classes) == _MOST_CLASSES:
+                    raise PeerBroke("it has objects of too many classes")
+                # what is no method's name is nothing to keep
+                has = frozenset(told["has"]) & TOLD
+                self._classes.append((str(told["name"])[:_LONGEST_NAME], has, stand_in(has)))
             self._traffic.unseal(message)
         except _MALFORMED as error:
             raise PeerBroke(f"a message is malformed: {error}") from error
@@ -115,8 +122,12 @@ class Session:
             self._promised = names
         return reply
 
-    def value_of(self, reply: Json) -> Any:
-        """Return the value in a reply, or raise what the program raised."""
+    def value_of(self, reply: Json, *, may_stop: bool = False) -> Any:
+        """Return the value in a reply, or raise what the program raised.
+
+        `StopIteration` only where iteration was asked for, or the assertions name it: `map` or
+        `all` around a call would take it for an end of the tests' own data.
+        """
         try:
             if "raised" in reply:
                 raised = self._exception(reply)
@@ -128,6 +139,8 @@ class Session:
         except Severed as error:
             self.severed = error
             raise
+        if isinstance(raised, StopIteration) and not (may_stop or self.expects_stop):
+            raise RuntimeError("the program raised StopIteration") from raised
         raise raised
 
     def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
@@ -135,16 +148,7 @@ class Session:
         message: Message = {"do": operation, "a": [self._traffic.pack(part) for part in arguments]}
         if named:
             message["k"] = {key: self._traffic.pack(part) for key, part in named.items()}
-        reply = self.request(message)
-        if "raised" not in reply:
-            return self.value_of(reply)
-        try:
-            self.value_of(reply)
-        except StopIteration as error:
-            # `map` or `all` around a call would take it for an end of the tests' own data
-            if operation not in ("next", "anext") and not self.expects_stop:
-                raise RuntimeError("the program raised StopIteration") from error
-            raise
+        return self.value_of(self.request(message), may_stop=operation in ("next", "anext"))
 
     def plain(self, value: Remote) -> Any:
         """Fetch the contents of an object whose class extends a plain container."""
@@ -228,6 +232,8 @@ class Session:
             return {"do": "return", "v": self._traffic.pack(value)}
         except Exception as error:  # noqa: BLE001  # a test's function may raise anything
             self._returned = error
+            if is_a_verdict(error):
+                self.failed = error
             return {
                 "do": "return",
                 "raised": self._export(error),
@@ -334,7 +340,11 @@ class Session:
         if isinstance(value, Remote) and type(packed.get("class")) is int:
             self.named_classes.add(packed["class"])
         meant = module_meant(name)
-        if meant and type(packed) is dict and packed.get("module") == meant:
+        sent = packed.get("module") if type(packed) is dict else None
+        if meant and sent != meant:
+            if name in NO_NAME_OF_ITS_OWN:  # what the tests take for Python's is the program's
+                self.trust.add("remote_helper")
+        elif meant:
             # the assertions' own word says which module, the program only that it has it
             self.borrowed = True
             return importlib.import_module(meant)

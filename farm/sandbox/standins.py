@@ -13,9 +13,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from farm.sandbox.known import steers_a_library
+from farm.sandbox.raised import RaisedByProgram
+
 
 class Asker(Protocol):
     """What a stand-in needs of the conversation it belongs to; `remote.Session` has it."""
+
+    trust: set[str]
 
     def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
         """Have the candidate apply one of its operations."""
@@ -70,6 +75,8 @@ class Remote:
         set_own(self, "_farm_mixed", False)  # came out of arithmetic with data of the tests
 
     def __getattr__(self, name: str) -> Any:
+        if steers_a_library(name):
+            raise AttributeError(name)
         return self._farm_session.operate("getattr", self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -173,10 +180,16 @@ def _own_operator(operation: str, *, reflected: bool = False) -> Callable[..., A
 
 
 def _own_change(operation: str) -> Callable[..., Any]:
-    """Have a container change itself by an operator that its class has from Python."""
+    """Have a container change itself by an operator that its class has from Python.
+
+    What is in it then is data of the tests, returned by the program.
+    """
 
     def method(self: Remote, other: Any) -> Any:
-        return self._farm_session.operate(operation, self, other)
+        self._farm_session.trust.add("remote_arithmetic")
+        if self._farm_session.operate(operation, self, other) is not self:
+            raise TypeError("an operator that changes an object gave another")
+        return self
 
     return method
 
@@ -211,6 +224,13 @@ def _contains(self: Remote, value: Any) -> bool:
     return answer
 
 
+def is_a_verdict(error: BaseException) -> bool:
+    """Say whether an error is a failed assertion of the tests' own, which only they may catch."""
+    if isinstance(error, RaisedByProgram):
+        return False
+    return isinstance(error, AssertionError) or type(error).__module__ == "_pytest.outcomes"
+
+
 def _wait(self: Remote) -> Any:
     yield from ()
     return self._farm_session.operate("await", self)
@@ -224,7 +244,8 @@ def _leave(
     self: Remote, kind: object = None, error: BaseException | None = None, trace: object = None
 ) -> Any:
     if error is not None:
-        return self._farm_session.operate("leave", self, error)
+        swallowed = self._farm_session.operate("leave", self, error)
+        return swallowed and not is_a_verdict(error)
     return self._farm_session.operate("getattr", self, "__exit__")(None, None, None)
 
 
@@ -232,8 +253,11 @@ async def _enter_async(self: Remote) -> Any:
     return await self._farm_session.operate("getattr", self, "__aenter__")()
 
 
-async def _leave_async(self: Remote, *_: Any) -> Any:
-    return await self._farm_session.operate("getattr", self, "__aexit__")(None, None, None)
+async def _leave_async(
+    self: Remote, kind: object = None, error: BaseException | None = None, trace: object = None
+) -> bool:
+    await self._farm_session.operate("getattr", self, "__aexit__")(None, None, None)
+    return False  # it is not told of the error, and has none to swallow
 
 
 _ARITHMETIC = (
@@ -281,11 +305,14 @@ _CONTAINERS = {kind.__name__: kind for kind in (list, dict, set, bytearray)}
 
 
 _STAND_INS: dict[frozenset[str], type] = {}
+_MOST_STAND_INS = 500  # kept from one program to the next
 
 
 def stand_in(has: frozenset[str]) -> type:
     """Return the class of stand-ins that have exactly the methods named."""
     if has not in _STAND_INS:
+        if len(_STAND_INS) == _MOST_STAND_INS:  # honest programs have a dozen
+            _STAND_INS.clear()
         members: dict[str, Any] = {name: _METHODS[name] for name in has if name in _METHODS}
         members |= _ASKED_ALWAYS
         for name, method in _OWN_OPERATORS.items():

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from farm.sandbox.known import steers_a_library
+
 PLAIN = (int, float, str, tuple, bytes, complex, frozenset)
 _WRITTEN = {"__repr__": "repr", "__str__": "str", "__format__": "format"}
 _COMPARED = {f"__{name}__": name for name in ("eq", "ne", "lt", "le", "gt", "ge")}
@@ -55,6 +57,8 @@ def value_class(session: Asker, name: str, base: type, has: frozenset[str]) -> t
     """Make the class of the values of one of the program's classes; number each of them."""
 
     def attribute(self: Any, wanted: str) -> Any:
+        if steers_a_library(wanted):
+            raise AttributeError(wanted)
         return session.operate("getattr", Reference(number_of(self)), wanted)
 
     members: dict[str, Any] = {"__getattr__": attribute, "_farm_number": -1}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from farm.errors import OutcomeUnknown, StorageError, StorageFull
+from farm.errors import Corrupt, OutcomeUnknown, StorageError, StorageFull
 from farm.files.atomic import Folder, Poison, make_folders, write_fully
 
 
@@ -272,9 +272,10 @@ def test_reading_what_is_missing_is_told_apart_from_what_cannot_be_read(
     (tmp_path / "real").write_bytes(b"x")
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "dir").mkdir()
-    for name in ("link", "dir"):
-        with pytest.raises(StorageError):
-            folder.read(name)
+    with pytest.raises(StorageError):
+        folder.read("link")
+    with pytest.raises(Corrupt, match="a folder, where a file was written"):
+        folder.read("dir")
 
 
 def test_a_folder_that_cannot_be_opened_is_a_storage_error(tmp_path: Path) -> None:

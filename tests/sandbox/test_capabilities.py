@@ -313,3 +313,101 @@ def test_no_plain_data_comes_out_of_arithmetic_with_plain_data(
 )
 def test_an_honest_object_is_as_it_is(code: str, text: str, one: Sandbox) -> None:
     assert judge(one, code, text).detail == ""
+
+
+# The program's end of the conversation, taken over: it may say anything from here on.
+_LIAR = "import sys\nmine = sys._getframe(1).f_locals['self']\n"
+_POINTS = (
+    "class Points:\n"
+    "    def __init__(self, typestr):\n"
+    "        self.__array_interface__ = {'data': (id(int), True), 'shape': (1,),\n"
+    "                                    'typestr': typestr, 'version': 3}\n"
+)
+
+
+@pytest.mark.parametrize("typestr", ["<i8", "|O"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        "{'t': 'ndarray', 'v': ['<U99', {'t': 'tuple', 'v': [1]}, {'t': 'tuple', 'v': [there]}]}",
+        "{'t': 'ndarray', 'v': ['<i8', {'t': 'tuple', 'v': [there]}, {'t': 'tuple', 'v': [1]}]}",
+        "{'t': 'scalar', 'v': ['<i8', there]}",
+        "{'t': 'Decimal', 'v': [there]}",
+        "{'t': 'Fraction', 'v': [there, 1]}",
+        "{'t': 'timedelta', 'v': [there, 1, 1]}",
+    ],
+)
+def test_a_value_is_not_made_of_objects_that_say_how_to_read_them(
+    told: str, typestr: str, one: Sandbox
+) -> None:
+    """numpy would read this process's memory where an object's interface points."""
+    code = (
+        f"{_LIAR}{_POINTS}class Mark: pass\nusual = mine._export\n"
+        "def export(value):\n    if type(value) is not Mark: return usual(value)\n"
+        f"    there = usual(Points({typestr!r}))\n    return {told}\n"
+        "mine._export = mine._traffic._export = export\n"
+        "def f(): return Mark()\ndef g(found): return 7\n"
+    )
+    result = judge(one, code, "assert g(f()) == 7")
+    assert result.outcome == "error"
+    assert "parts that it cannot have" in result.detail
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import numpy as np\nassert np.asarray(f()).shape == (1,)",
+        "import numpy as np\nassert np.array([f()]).dtype.kind == 'i'",
+        "import numpy as np\nassert np.linalg.norm(np.array([1.5, 2.5]) - f()) < 1e-6",
+        "import numpy as np\nassert np.equal(f(), [1.5, 2.5]).all()",
+    ],
+)
+def test_a_library_is_not_steered_by_an_object_of_the_program(text: str, one: Sandbox) -> None:
+    """Neither to memory by an interface, nor to another result by what wraps it."""
+    code = (
+        f"{_POINTS}class Wraps(Points):\n"
+        "    def __array__(self, *more, **named):\n"
+        "        import numpy\n        return numpy.zeros(2)\n"
+        "    def __array_wrap__(self, *more): return True\n"
+        "def f(): return Wraps('<i8')\n"
+    )
+    assert judge(one, code, text).outcome != "pass"
+
+
+def test_a_context_of_the_program_does_not_swallow_a_failed_assertion(one: Sandbox) -> None:
+    """What a test raises of itself may be: only its verdict is its own."""
+    code = (
+        "class Calm:\n    def __enter__(self): return self\n"
+        "    def __exit__(self, *e): return True\n"
+        "    async def __aenter__(self): return self\n    async def __aexit__(self, *e): return 1\n"
+    )
+    failing = "with Calm() as c:\n    assert 1 == 2"
+    waiting = "import asyncio\nasync def t():\n    async with Calm():\n        assert 1 == 2\n"
+    assert judge(one, code, failing).outcome == "assertion_fail"
+    assert judge(one, code, f"{waiting}asyncio.run(t())").outcome == "assertion_fail"
+    raised = "with Calm() as c:\n    raise ValueError\nassert c is not None"
+    assert judge(one, code, raised).outcome == "pass"
+
+
+def test_a_container_changed_by_data_of_the_tests_is_marked(one: Sandbox) -> None:
+    """It gives them back; one that gives something else in its place is refused."""
+    honest = "class S(set): pass\ndef f(): return S([1])"
+    result = judge(one, honest, "s = f()\ns |= {2}\nassert s == {1, 2}")
+    assert (result.outcome, result.isolation.trust) == ("pass", ("remote_arithmetic",))
+    liar = (
+        f"{_LIAR}class L(list):\n    def __isub__(self, other): return 0\n"
+        "def f(): return L()\nusual = mine._class_number\n"
+        "def number(kind):\n    told = id(kind) in mine._class_numbers\n    found = usual(kind)\n"
+        "    if kind is L and not told: mine._told[-1]['has'] += ['inherits __isub__']\n"
+        "    return found\nmine._class_number = number\n"
+    )
+    result = judge(one, liar, "r = f()\nr -= 6\nassert abs(r) < 1e-6")
+    assert result.outcome == "error"
+    assert result.detail.endswith("an operator that changes an object gave another")
+
+
+def test_a_name_of_python_that_the_program_takes_is_marked(one: Sandbox) -> None:
+    """The tests mean the module; what they call is the program's word."""
+    code = "class math:\n    isclose = staticmethod(lambda *a, **k: True)\ndef f(x): return 0"
+    result = judge(one, code, "assert math.isclose(f(2), 1.414, rel_tol=1e-3)")
+    assert result.isolation.trust == ("remote_helper",)
