@@ -38,7 +38,7 @@ class Names(dict[str, Any]):
     """
 
     def __init__(self, session: Session, program: Program) -> None:
-        super().__init__(__name__="tests", __builtins__=builtins)
+        super().__init__(__name__="tests", __builtins__=_Last(self))
         self[assertions.KIND_OF] = session.kind_of
         self.session = session
         self._program = program
@@ -102,6 +102,21 @@ class Names(dict[str, Any]):
                 )
             name = listed[0]
         return self.session.look_up(name)
+
+
+class _Last(dict[str, object]):
+    """Python's own names, where a class body ends up that found a name nowhere.
+
+    Of the assertions' global names it reads, as `exec` and `eval` inside a function do, only
+    what is in the dictionary, and never asks for what is missing; here it always asks.
+    """
+
+    def __init__(self, names: Names) -> None:
+        super().__init__(_PYTHONS_OWN)
+        self._names = names
+
+    def __getitem__(self, name: str) -> object:
+        return self._names.__missing__(name)
 
 
 class Program(NamedTuple):

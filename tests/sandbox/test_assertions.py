@@ -247,3 +247,45 @@ def test_what_pytest_calls_failed_is_a_failed_assertion(sandbox: Sandbox) -> Non
     result = sandbox.run(checked_work("def f(x): return x", text, timeout_s=5.0))
     assert result.outcome == "assertion_fail"
     assert "DID NOT RAISE" in result.detail
+
+
+_SOLUTION = """
+from operator import add as sum
+limit = 3
+class Solution:
+    def twice(self, x): return x * 2
+class Sub(Solution): pass
+def f(x): return x + 1
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # LeetCode's way: one object for all tests
+        "import unittest\nclass T(unittest.TestCase):\n    s = Solution()\n"
+        "    def test_a(self):\n        self.assertEqual(self.s.twice(2), 4)",
+        "class TestF:\n    cases = [(Solution, 1, 2), (Sub, 2, 4)]\n    def test_a(self):\n"
+        "        for kind, x, y in self.cases:\n            assert kind().twice(x) == y",
+        "class Outer:\n    class Inner:\n        got = f(1)\nassert Outer.Inner.got == 2",
+        "def look():\n    class Own:\n        got = f(limit)\n"
+        "    return Own.got\nassert look() == 4",
+        "class Own:\n    got = sum(1, 2)\nassert Own.got == 3",  # the entry point
+        "class Own:\n    got = max([1, 2])\n    f = staticmethod(f)\nassert Own.f(Own.got) == 3",
+        "def look():\n    return eval('f(1)') + eval('limit', {**globals(), 'limit': 4})\n"
+        "assert look() == 6",
+        "def look():\n    exec('got = f(1)\\nassert got == 2')\nlook()",
+    ],
+)
+def test_class_bodies_and_inner_texts_see_the_program(text: str, sandbox: Sandbox) -> None:
+    """CPython reads a name there from the dictionary of globals, without asking what it lacks."""
+    entry = "sum" if "sum" in text else None
+    work = checked_work(_SOLUTION, text, timeout_s=5.0, entry_point=entry)
+    assert sandbox.run(work).detail == ""
+
+
+def test_a_name_that_nobody_has_is_missed_in_a_class_body_too(sandbox: Sandbox) -> None:
+    text = "class T:\n    s = Solutoin()\nassert T.s"
+    result = sandbox.run(checked_work(_SOLUTION, text, timeout_s=5.0))
+    assert (result.outcome, result.score) == ("error", 0.0)
+    assert "NameError: name 'Solutoin' is not defined" in result.detail
