@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import NamedTuple
 
-from farm.sandbox.blocks import Block, block_of, without_runners
+from farm.sandbox.blocks import CHECK, Block, block_of, mark_tests, without_runners
 from farm.scoring.syntax import free_names
 
 # What an assertion writes as type(x) or x.__class__ is asked of the program when x is one of
@@ -55,8 +55,11 @@ class Assertion(NamedTuple):
         return self.free <= BUILTINS - overridden - _REACHING
 
 
-def read(text: str) -> Assertion:
-    """Compile one assertion; raises `BadAssertion` saying what is wrong with it."""
+def read(text: str, *, marked: bool = False) -> Assertion:
+    """Compile one assertion; raises `BadAssertion` saying what is wrong with it.
+
+    With `marked`, what waits in it to be called tells that it is, by the global function `RAN`.
+    """
     asks_for_kind = _ASKS_FOR_KIND.search(text) is not None
     if not asks_for_kind and len(text) > _LONG and _plainly_runs_an_assert(text):
         return _read_block(text)
@@ -72,6 +75,8 @@ def read(text: str) -> Assertion:
     else:
         without_runners(tree)
         block = block_of(tree)
+        if marked and block.units:
+            mark_tests(tree)
     if asks_for_kind:
         tree = ast.fix_missing_locations(_AskForKind().visit(tree))
     only = tree.body[0] if len(tree.body) == 1 else None
@@ -98,9 +103,9 @@ def _parsed(text: str) -> ast.Module:
 def _plainly_runs_an_assert(text: str) -> bool:
     if not _PLAINLY_A_BLOCK.match(text) or _MAY_WAIT.search(text):
         return False
-    if _RUNS_ASSERT.search(text):
-        return True
     defined = _DEFINES.findall(text)
+    if CHECK not in defined and _RUNS_ASSERT.search(text):
+        return True
     called = len(defined) == 1 and re.search(rf"^{defined[0]}\(", text, re.MULTILINE)
     return bool(called) and _ASSERT_LINE.search(text) is not None
 
@@ -112,7 +117,8 @@ def _read_block(text: str) -> Assertion:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not compile: {error}") from error
     names = frozenset(code.co_names).union(*[part.co_names for part in _inner(code)])
-    return Assertion(code, False, frozenset(code.co_names), None, Block(names, True))
+    calls = frozenset(code.co_names).difference(_DEFINES.findall(text))
+    return Assertion(code, False, calls, None, Block(names, True))
 
 
 def _inner(code: CodeType) -> Iterator[CodeType]:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion
-from farm.sandbox.blocks import CHECK, Waiting, waiting
-from farm.sandbox.collected import call_tests
+from farm.sandbox.blocks import CHECK, RAN, Waiting, waiting
+from farm.sandbox.collected import call_tests, noted_failures
 from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
 from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
@@ -40,6 +40,9 @@ class Names(dict[str, Any]):
     def __init__(self, session: Session, program: Program) -> None:
         super().__init__(__name__="tests", __builtins__=_Last(self))
         self[assertions.KIND_OF] = session.kind_of
+        self.ran: set[str] = set()  # tests that have begun in this assertion
+        self[RAN] = self.ran.add
+        self.noted: list[BaseException] = []  # failures that a runner kept to itself
         self.session = session
         self._program = program
         self.overridden: frozenset[str] = frozenset()
@@ -97,7 +100,7 @@ class Names(dict[str, Any]):
             listed = self._program.functions
             if len(listed) != 1:
                 raise BadAssertion(
-                    f"the block judges nothing: nothing calls {CHECK}, and the program defines "
+                    f"nothing calls {CHECK}, so it judges nothing, and the program defines "
                     f"{len(listed)} functions, not one; add the call, or name the entry point"
                 )
             name = listed[0]
@@ -186,7 +189,7 @@ def _read_all(texts: Sequence[str]) -> list[Assertion | BadAssertion]:
     found: list[Assertion | BadAssertion] = []
     for text in texts:
         try:
-            found.append(assertions.read(text))
+            found.append(assertions.read(text, marked=True))
         except BadAssertion as error:
             found.append(error)
     return found
@@ -201,22 +204,37 @@ def _judge_all(
 ) -> bool:
     """Judge assertions in turn; return whether each ended in a plain yes or no."""
     names = Names(session, program)
-    mentions = [one.block.mentions if isinstance(one, Assertion) else frozenset() for one in read]
-    plain = True
+    plain = not any("unittest" in text for text in texts)
+    if not plain:  # and this process is then no longer as it was
+        names.noted = noted_failures()
+    mentions = [_of_others(one, calls=False) for one in read]
+    calls = [_of_others(one, calls=True) for one in read]
     for index, one in enumerate(read):
         if isinstance(one, BadAssertion):
             result, why = "error", str(one)
         else:
-            elsewhere = frozenset().union(*mentions[:index], *mentions[index + 1 :])
-            result, why = _judge(names, texts[index], one, waiting(one.block, elsewhere))
+            others = (*mentions[:index], *mentions[index + 1 :])
+            called = frozenset().union(*calls[:index], *calls[index + 1 :])
+            left = waiting(one.block, frozenset().union(*others), called)
+            result, why = _judge(names, texts[index], one, left)
         plain &= result != "error"
         tell({"i": index, "r": result, "why": _cut(why), "trust": sorted(session.trust)})
     return plain
 
 
+def _of_others(one: Assertion | BadAssertion, *, calls: bool) -> frozenset[str]:
+    """Return the names that an assertion mentions, or calls, and does not define itself."""
+    if isinstance(one, BadAssertion):
+        return frozenset()
+    found = one.calls if calls else one.block.mentions
+    return found - {unit.name for unit in one.block.units}
+
+
 def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str, str]:
     """Run one assertion and what it leaves to be called; return its result and why."""
     names.kept.clear()
+    names.ran.clear()
+    names.noted.clear()
     result = _evaluate(names, text, one, left)
     severed = names.session.severed
     if severed is None:
@@ -239,15 +257,17 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
         if one.names_nothing(names.overridden):
             return "error", "the expression names nothing of the program, so it judges nothing"
         value = eval(one.code, names)  # noqa: S307  # the assertions are ours to run
+        if names.noted:
+            raise names.noted[0]
         if one.is_expression:
             if value is None and one.calls & names.own_functions():
                 return "pass", ""  # check(f) of a block that came before: it raises when it fails
             passed = bool(value)
             return ("pass", "") if passed else ("assertion_fail", "the expression is false")
-        called = sum(call_tests(names[name]) for name in left.tests)
-        if left.check and not called:
-            names[CHECK](names.under_test())
-        elif not left.judges and not called and not one.calls & names.own_functions():
+        judged = _call_waiting(names, left) or left.judges
+        if names.noted:
+            raise names.noted[0]
+        if not judged and not one.calls & names.own_functions():
             return "error", _why_nothing(one)
     except Severed as error:
         return "error", _why_severed(error)
@@ -260,6 +280,16 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
     except BaseException as error:  # noqa: BLE001  # tests and program may raise anything
         return "assertion_fail" if _is_failure(error) else "error", _say(error)
     return "pass", ""
+
+
+def _call_waiting(names: Names, left: Waiting) -> bool:
+    """Call the tests and the check that nothing has called; return whether any was run."""
+    ran = frozenset(names.ran)
+    tests = [dict.get(names, name) for name in left.tests]  # what is deleted is no test
+    count = sum(call_tests(one, ran) for one in tests if one is not None)
+    if left.check and CHECK not in names.ran:
+        names[CHECK](names.under_test())
+    return bool(count) or left.check
 
 
 def _why_nothing(one: Assertion) -> str:

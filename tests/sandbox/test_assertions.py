@@ -42,7 +42,9 @@ def test_forms(text: str, is_expression: bool, judges: bool, long: bool) -> None
     """The three forms of the contract, and blocks that cannot fail; long ones read alike."""
     lines = text + "\n# a comment" * 30 if long else text
     read = assertions.read(lines)
-    assert (read.is_expression, waiting(read.block, frozenset()).judges) == (is_expression, judges)
+    left = waiting(read.block, frozenset(), frozenset())
+    found = left.judges or left.check or bool(left.tests)
+    assert (read.is_expression, found) == (is_expression, judges)
 
 
 @pytest.mark.parametrize("text", ["assert (", "", "# nothing", "a\0b", "(" * 5000, "return 3"])
@@ -181,7 +183,7 @@ def test_denied_imports_meet_the_policy_at_run_time_too() -> None:
         ),
         (
             "def check(candidate):\n    assert candidate(1) == 2",
-            "the block judges nothing: nothing calls check, and the program defines 2 functions",
+            "nothing calls check, so it judges nothing, and the program defines 2 functions",
         ),
     ],
 )
@@ -213,6 +215,45 @@ WAITING = [
     "assert f(1) is not None\ndef test_a():\n    assert f(3) == 9",  # as pytest would see it
     "import pytest\ndef test_a():\n    with pytest.raises(TypeError):\n        f()\n"
     "    assert f(3) == 9",
+    # beside something else that can fail
+    "def check(candidate):\n    assert candidate(3) == 9\nassert callable(f)",
+    "def check(candidate):\n    '''What it does.'''\n    assert candidate(3) == 9\n"
+    "def test_b():\n    assert callable(f)",
+    "def check(candidate):\n    assert candidate(3) == 9\nif not callable(f):\n"
+    "    raise ValueError('no function')",
+    "def check(candidate):\n    assert candidate(3) == 9\nALL = [check]\nassert callable(f)",
+    "# a long text" + " and more" * 30 + "\ndef check(candidate):\n"
+    "    assert candidate(3) == 9\nassert callable(f)",
+    # mentioned and not called
+    "def test_a():\n    assert f(3) == 9\nALL = [test_a]\nassert callable(f)",
+    "def test_a():\n    assert f(3) == 9\nif not callable(f):\n    test_a()",
+    "class TestF:\n    class TestInner:\n        def test_a(self):\n            assert f(3) == 9",
+    "class TestF:\n    @classmethod\n    def setup_class(cls):\n        cls.x = 3\n"
+    "    def setup_method(self, method):\n        self.y = 9\n"
+    "    def test_a(self):\n        assert f(self.x) == self.y",
+    "import unittest\nclass Mixin:\n    def test_a(self):\n        assert f(3) == 9\n"
+    "class T(Mixin, unittest.TestCase):\n    pass",
+    # a runner keeps failures to itself
+    *(
+        "import io, unittest\nfrom unittest import main\nclass TestF(unittest.TestCase):\n"
+        f"    def test_a(self):\n        {found}\n{ran}"
+        for found in (
+            "self.assertEqual(f(3), 9)",
+            "with self.subTest('three'):\n            assert f(3) == 9",
+            "if f(3) != 9:\n            raise AssertionError",
+        )
+        for ran in (
+            "unittest.TextTestRunner().run(unittest.TestLoader().loadTestsFromTestCase(TestF))",
+            "def run():\n    suite = unittest.makeSuite(TestF)\n"
+            "    return unittest.TextTestRunner(stream=io.StringIO()).run(suite)\nr = run()",
+            "r = unittest.TestResult()\nTestF('test_a').run(r)\nassert r.testsRun == 1",
+            "TestF('test_a')(unittest.TestResult())",
+            "suite = unittest.TestSuite()\nsuite.addTest(TestF('test_a'))",
+            "def run():\n    unittest.main(argv=[''], exit=False)\nrun()",
+            "if True:\n    main()",
+            "assert TestF\nr = unittest.main(argv=[''], exit=False)",
+        )
+    ),
 ]
 
 
@@ -289,3 +330,25 @@ def test_a_name_that_nobody_has_is_missed_in_a_class_body_too(sandbox: Sandbox) 
     result = sandbox.run(checked_work(_SOLUTION, text, timeout_s=5.0))
     assert (result.outcome, result.score) == ("error", 0.0)
     assert "NameError: name 'Solutoin' is not defined" in result.detail
+
+
+def test_a_test_that_has_run_is_not_called_again(sandbox: Sandbox) -> None:
+    """However the block came to call it: tests of a program with a state hold only once."""
+    code = "n = 0\ndef inc():\n    global n\n    n += 1\n    return n"
+    texts = [
+        "def test_a():\n    assert inc() == 1\nfor one in [test_a]:\n    one()",
+        "class TestA:\n    def test_a(self):\n        assert inc() == 2\nTestA().test_a()",
+        "def check(candidate):\n    assert candidate() == 3\n(lambda g: g(inc))(check)",
+        "def test_b():\n    assert inc() == 4",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n"
+        "        self.assertEqual(inc(), 5)\n"
+        "load = unittest.defaultTestLoader.loadTestsFromTestCase\n"
+        "unittest.TextTestRunner().run(load(T))",
+    ]
+    assert sandbox.run(checked_work(code, texts, timeout_s=5.0)).detail == ""
+
+
+def test_a_test_that_another_assertion_only_mentions_is_called(sandbox: Sandbox) -> None:
+    texts = ["def test_a():\n    assert f(3) == 9", "f(1) == 1 and callable(test_a)"]
+    result = sandbox.run(checked_work("def f(x): return x", texts, timeout_s=3.0))
+    assert [one.outcome for one in result.assertions] == ["assertion_fail", "pass"]
