@@ -10,7 +10,7 @@ Pure: a syntax tree in, names out.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -54,27 +54,25 @@ class Waiting(NamedTuple):
 
 def block_of(tree: ast.Module) -> Block:
     """Look a block over."""
-    named = _other_names(tree)
+    named = other_names(tree)
     definitions: list[Definition] = []
     running = list(_running(tree.body, definitions))
     units = [
         Unit(
             name=one.name,
             reads=_names(ast.walk(one)) - {one.name},
-            can_fail=any(_can_fail(node, named) for node in ast.walk(one)),
+            can_fail=any(fails(node, named) for node in ast.walk(one)),
             is_test=_is_test(one),
             is_check=one.name == CHECK and _required(one) == 1,
         )
         for one in definitions
     ]
-    can_fail = any(_can_fail(node, named) for node in running)
+    can_fail = any(fails(node, named) for node in running)
     return Block(_names(running), can_fail, tuple(units))
 
 
 def waiting(block: Block, elsewhere: frozenset[str], calls: frozenset[str]) -> Waiting:
     """Say what waits in a block, of whose names other assertions mention and call these."""
-    if not block.units:
-        return Waiting(block.can_fail)
     reached = _reached(block.units, block.reads | elsewhere)
     waits = [  # a check that is mentioned may be a function of the tests' own, of any argument
         one
@@ -163,7 +161,7 @@ def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
     )
 
 
-def _other_names(tree: ast.Module) -> dict[str, str]:
+def other_names(tree: ast.Module) -> dict[str, str]:
     """Return what imported names were called where they come from."""
     return {
         alias.asname: alias.name
@@ -174,7 +172,8 @@ def _other_names(tree: ast.Module) -> dict[str, str]:
     }
 
 
-def _can_fail(node: ast.AST, named: dict[str, str]) -> bool:
+def fails(node: ast.AST, named: Mapping[str, str]) -> bool:
+    """Say whether a node asserts or raises; `named` is what imported names were called."""
     if isinstance(node, ast.Assert | ast.Raise):
         return True
     if not isinstance(node, ast.Call):

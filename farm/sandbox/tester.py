@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from farm.sandbox import assertions
-from farm.sandbox.assertions import Assertion, BadAssertion
+from farm.sandbox.assertions import Assertion, BadAssertion, Helpers
 from farm.sandbox.blocks import CHECK, RAN, Waiting, waiting
 from farm.sandbox.collected import call_tests, noted_failures
 from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
@@ -43,6 +43,7 @@ class Names(dict[str, Any]):
         self.ran: set[str] = set()  # tests that have begun in this assertion
         self[RAN] = self.ran.add
         self.noted: list[BaseException] = []  # failures that a runner kept to itself
+        self.texts: list[str] = []  # of this assertion and those before
         self.session = session
         self._program = program
         self.overridden: frozenset[str] = frozenset()
@@ -63,13 +64,13 @@ class Names(dict[str, Any]):
             self.kept[name] = value
         return value
 
-    def own_functions(self) -> frozenset[str]:
-        """Names of functions and classes the assertions have defined themselves."""
-        return frozenset(
-            name
+    def own_functions(self) -> dict[str, str]:
+        """Names of functions and classes of the assertions' own, and by which they are defined."""
+        return {
+            name: str(getattr(value, "__name__", ""))
             for name, value in self.items()
             if not is_of_the_program(value) and getattr(value, "__module__", "") == "tests"
-        )
+        }
 
     def settle(self, text: str, one: Assertion) -> None:
         """Find out which builtins mean the program's in one assertion."""
@@ -213,9 +214,11 @@ def _judge_all(
         if isinstance(one, BadAssertion):
             result, why = "error", str(one)
         else:
-            others = (*mentions[:index], *mentions[index + 1 :])
-            called = frozenset().union(*calls[:index], *calls[index + 1 :])
-            left = waiting(one.block, frozenset().union(*others), called)
+            left = Waiting(one.block.can_fail)
+            if one.block.units:
+                elsewhere = frozenset().union(*mentions[:index], *mentions[index + 1 :])
+                called = frozenset().union(*calls[:index], *calls[index + 1 :])
+                left = waiting(one.block, elsewhere, called)
             result, why = _judge(names, texts[index], one, left)
         plain &= result != "error"
         tell({"i": index, "r": result, "why": _cut(why), "trust": sorted(session.trust)})
@@ -232,6 +235,7 @@ def _of_others(one: Assertion | BadAssertion, *, calls: bool) -> frozenset[str]:
 
 def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str, str]:
     """Run one assertion and what it leaves to be called; return its result and why."""
+    names.texts.append(text)
     names.kept.clear()
     names.ran.clear()
     names.noted.clear()
@@ -260,14 +264,14 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
         if names.noted:
             raise names.noted[0]
         if one.is_expression:
-            if value is None and one.calls & names.own_functions():
-                return "pass", ""  # check(f) of a block that came before: it raises when it fails
+            if value is None and _judges_by_raising(names, text):
+                return "pass", ""  # check(f) of a block that came before
             passed = bool(value)
             return ("pass", "") if passed else ("assertion_fail", "the expression is false")
         judged = _call_waiting(names, left) or left.judges
         if names.noted:
             raise names.noted[0]
-        if not judged and not one.calls & names.own_functions():
+        if not judged and not _calls_a_judge(names, one):
             return "error", _why_nothing(one)
     except Severed as error:
         return "error", _why_severed(error)
@@ -280,6 +284,16 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
     except BaseException as error:  # noqa: BLE001  # tests and program may raise anything
         return "assertion_fail" if _is_failure(error) else "error", _say(error)
     return "pass", ""
+
+
+def _judges_by_raising(names: Names, text: str) -> bool:
+    return Helpers(names.texts, names.own_functions()).judge_by_raising(text)
+
+
+def _calls_a_judge(names: Names, one: Assertion) -> bool:
+    own = names.own_functions()
+    helpers = Helpers(names.texts, own)
+    return any(helpers.can_fail(name) for name in one.calls & own.keys())
 
 
 def _call_waiting(names: Names, left: Waiting) -> bool:

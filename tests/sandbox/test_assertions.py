@@ -352,3 +352,61 @@ def test_a_test_that_another_assertion_only_mentions_is_called(sandbox: Sandbox)
     texts = ["def test_a():\n    assert f(3) == 9", "f(1) == 1 and callable(test_a)"]
     result = sandbox.run(checked_work("def f(x): return x", texts, timeout_s=3.0))
     assert [one.outcome for one in result.assertions] == ["assertion_fail", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("helper", "call", "outcome"),
+    [
+        # it can fail, and gives nothing back
+        ("def ok(a, b):\n    assert a == b", "ok(f(1), 2)", "pass"),
+        (
+            "def ok(a, b):\n    if a != b:\n        raise ValueError\n    return",
+            "ok(f(1), 2)",
+            "pass",
+        ),
+        ("def same(a, b):\n    assert a == b\ndef ok(a, b): same(a, b)", "ok(f(1), 2)", "pass"),
+        (
+            "def same(a, b):\n    assert a == b\ndef ok(a, b): return same(a, b)",
+            "ok(f(1), 2)",
+            "pass",
+        ),
+        ("def same(a, b):\n    assert a == b\nok = lambda a: same(a, 2)", "ok(f(1))", "pass"),
+        ("class T:\n    def ok(self, a):\n        assert a == 2", "T().ok(f(1))", "pass"),
+        (
+            "import unittest\nt = unittest.TestCase()\ndef ok(a): t.assertEqual(a, 2)",
+            "ok(f(1))",
+            "pass",
+        ),
+        (
+            "def make(b):\n    def one(a):\n        assert a == b\n    return one\nok = make(2)",
+            "ok(f(1))",
+            "pass",
+        ),
+        ("def ok(a, b):\n    assert a == b", "r = ok(f(1), 2)", "pass"),
+        # nothing is what it gives back when the program is wrong
+        ("def ok(a, b):\n    if a == b: return True", "ok(f(1), 3)", "assertion_fail"),
+        (
+            "def ok(a, b):\n    assert b\n    if a == b: return True",
+            "ok(f(1), 3)",
+            "assertion_fail",
+        ),
+        ("def ok(a, b): return a == b or None", "ok(f(1), 3)", "assertion_fail"),
+        ("def ok(a, b):\n    print(a == b)", "ok(f(1), 3)", "assertion_fail"),
+        ("ok = lambda a, b: True if a == b else None", "ok(f(1), 3)", "assertion_fail"),
+        (
+            "def look(a):\n    assert a\ndef ok(a, b):\n    look(a)\n    if a == b: return 1",
+            "ok(f(1), 3)",
+            "assertion_fail",
+        ),
+        ("def look(a):\n    assert a\n    return a", "{}.get(look(f(1)))", "assertion_fail"),
+        ("def ok(a, b): return a == b", "r = ok(f(1), 3)", "error"),
+        ("def ok(a, b): return a == b", "def g(): return ok(f(1), 3)\nr = g()", "error"),
+    ],
+)
+def test_nothing_given_back_is_a_yes_only_of_what_fails_otherwise(
+    helper: str, call: str, outcome: str, sandbox: Sandbox
+) -> None:
+    """`check(f)` judges by raising; a function that falls off its end may just have said no."""
+    texts = [f"{helper}\nassert callable(f)", call]
+    result = sandbox.run(checked_work("def f(x): return x + 1", texts, timeout_s=3.0))
+    assert [one.outcome for one in result.assertions] == ["pass", outcome], result.detail
