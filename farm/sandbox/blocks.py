@@ -17,6 +17,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _FAILING_CALLS = ("raises", "fail", "warns", "deprecated_call")
 _RUNNERS = ("unittest", "pytest")
+_ARGUMENTS = frozenset(("parametrize", "usefixtures"))
 CHECK = "check"
 RAN = "farm_ran"  # what a marked function calls first, with its qualified name
 
@@ -29,6 +30,7 @@ class Unit(NamedTuple):
     can_fail: bool
     is_test: bool  # or a class that may hold tests, be they of another class
     is_check: bool  # check(candidate): takes the function under test
+    needs_pytest: bool = False  # a test or a fixture that nothing but pytest can call
 
 
 class Block(NamedTuple):
@@ -50,6 +52,7 @@ class Waiting(NamedTuple):
     judges: bool  # without what is to be called
     tests: tuple[str, ...] = ()  # those to be called unless they have been
     check: bool = False  # likewise its check(candidate)
+    beyond: tuple[str, ...] = ()  # likewise those that need pytest itself
 
 
 def block_of(tree: ast.Module) -> Block:
@@ -64,6 +67,7 @@ def block_of(tree: ast.Module) -> Block:
             can_fail=any(fails(node, named) for node in ast.walk(one)),
             is_test=_is_test(one),
             is_check=one.name == CHECK and _required(one) == 1,
+            needs_pytest=_needs_pytest(one, named),
         )
         for one in definitions
     ]
@@ -83,7 +87,8 @@ def waiting(block: Block, elsewhere: frozenset[str], calls: frozenset[str]) -> W
     check = any(one.is_check for one in waits)
     judging = [one for one in block.units if one.can_fail and one not in waits]
     judges = block.can_fail or any(one.name in reached for one in judging)
-    return Waiting(judges, tests, check)
+    beyond = [one.name for one in block.units if one.needs_pytest and one.name not in calls]
+    return Waiting(judges, tests, check, tuple(beyond))
 
 
 def mark_tests(tree: ast.Module) -> None:
@@ -192,7 +197,38 @@ def _waits(one: Unit) -> bool:
 def _is_test(one: Definition) -> bool:
     if isinstance(one, ast.ClassDef):
         return one.name.startswith("Test") or bool(one.bases)
-    return one.name.startswith("test") and _required(one) == 0 and not _is_fixture(one)
+    marks = _words(one.decorator_list)
+    if not one.name.startswith("test") or _is_fixture(one) or marks & _ARGUMENTS:
+        return False
+    return _required(one) == 0 or _is_given(marks)
+
+
+def _needs_pytest(one: Definition, named: Mapping[str, str], own: int = 0) -> bool:
+    """Say whether a definition is a fixture for all tests, or a test of arguments or fixtures.
+
+    `own` of its arguments are not looked for: a method's object.
+    """
+    marks = _words(one.decorator_list)
+    if _is_fixture(one):
+        return "autouse" in marks
+    if isinstance(one, ast.ClassDef):
+        parts = [part for part in one.body if isinstance(part, _DEFINITIONS)]
+        tests = one.name.startswith("Test") and any(map(_is_method, parts))
+        return tests and (
+            bool(marks & _ARGUMENTS) or any(_needs_pytest(part, named, 1) for part in parts)
+        )
+    if not one.name.startswith("test") or not any(fails(node, named) for node in ast.walk(one)):
+        return False
+    return bool(marks & _ARGUMENTS) or (_required(one) > own and not _is_given(marks))
+
+
+def _is_given(marks: set[str]) -> bool:
+    """Say whether something else than pytest gives a test its arguments: hypothesis, or mock."""
+    return bool(marks) and not marks & {"pytest", "mark"}
+
+
+def _is_method(one: Definition) -> bool:
+    return not isinstance(one, ast.ClassDef) and one.name.startswith("test")
 
 
 def _is_fixture(one: Definition) -> bool:
@@ -200,9 +236,10 @@ def _is_fixture(one: Definition) -> bool:
 
 
 def _words(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the names and attributes that occur in expressions."""
+    """Return the names, attributes and keywords that occur in expressions."""
     every = [part for node in nodes for part in ast.walk(node)]
     words = {node.id for node in every if isinstance(node, ast.Name)}
+    words |= {node.arg or "" for node in every if isinstance(node, ast.keyword)}
     return words | {node.attr for node in every if isinstance(node, ast.Attribute)}
 
 

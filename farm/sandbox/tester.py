@@ -268,7 +268,7 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
                 return "pass", ""  # check(f) of a block that came before
             passed = bool(value)
             return ("pass", "") if passed else ("assertion_fail", "the expression is false")
-        judged = _call_waiting(names, left) or left.judges
+        judged = _call_waiting(names, one, left) or left.judges
         if names.noted:
             raise names.noted[0]
         if not judged and not _calls_a_judge(names, one):
@@ -296,11 +296,17 @@ def _calls_a_judge(names: Names, one: Assertion) -> bool:
     return any(helpers.can_fail(name) for name in one.calls & own.keys())
 
 
-def _call_waiting(names: Names, left: Waiting) -> bool:
+def _call_waiting(names: Names, one: Assertion, left: Waiting) -> bool:
     """Call the tests and the check that nothing has called; return whether any was run."""
+    for name in left.beyond:
+        if name not in names.ran and name not in one.calls:
+            raise BadAssertion(
+                f"{name} needs pytest itself, for its arguments or fixtures, so it was not run; "
+                "write its values out, or call it with them"
+            )
     ran = frozenset(names.ran)
     tests = [dict.get(names, name) for name in left.tests]  # what is deleted is no test
-    count = sum(call_tests(one, ran) for one in tests if one is not None)
+    count = sum(call_tests(test, ran) for test in tests if test is not None)
     if left.check and CHECK not in names.ran:
         names[CHECK](names.under_test())
     return bool(count) or left.check

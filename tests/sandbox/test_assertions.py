@@ -230,7 +230,7 @@ WAITING = [
     "class TestF:\n    class TestInner:\n        def test_a(self):\n            assert f(3) == 9",
     "class TestF:\n    @classmethod\n    def setup_class(cls):\n        cls.x = 3\n"
     "    def setup_method(self, method):\n        self.y = 9\n"
-    "    def test_a(self):\n        assert f(self.x) == self.y",
+    "    def test_a(this):\n        assert f(this.x) == this.y",
     "import unittest\nclass Mixin:\n    def test_a(self):\n        assert f(3) == 9\n"
     "class T(Mixin, unittest.TestCase):\n    pass",
     # a runner keeps failures to itself
@@ -410,3 +410,59 @@ def test_nothing_given_back_is_a_yes_only_of_what_fails_otherwise(
     texts = [f"{helper}\nassert callable(f)", call]
     result = sandbox.run(checked_work("def f(x): return x + 1", texts, timeout_s=3.0))
     assert [one.outcome for one in result.assertions] == ["pass", outcome], result.detail
+
+
+_PLAIN = "\ndef test_plain():\n    assert callable(f)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            "@pytest.mark.parametrize('x,y', [(3, 9)])\ndef test_a(x, y):\n    assert f(x) == y",
+            "test_a",
+        ),
+        (
+            "@pytest.mark.parametrize('x', [3])\ndef test_a(x=0):\n    assert f(x) == x * x",
+            "test_a",
+        ),
+        ("@pytest.fixture\ndef x(): return 3\ndef test_a(x):\n    assert f(x) == 9", "test_a"),
+        ("def test_a(tmp_path):\n    assert f(3) == 9", "test_a"),
+        ("ALL = []\n@pytest.fixture(autouse=True)\ndef fill(): ALL.append(3)", "fill"),
+        (
+            "class TestF:\n    @pytest.mark.parametrize('x', [3])\n    def test_a(self, x=0):\n"
+            "        assert f(x) == x * x",
+            "TestF",
+        ),
+        ("class TestF:\n    def test_a(self, x):\n        assert f(x) == x * x", "TestF"),
+    ],
+)
+def test_what_only_pytest_can_call_is_an_error_and_not_left_out(
+    text: str, name: str, sandbox: Sandbox
+) -> None:
+    """Beside a test that passes it would have judged nothing, and nobody would have known."""
+    block = f"import pytest\n{text}{_PLAIN}"
+    result = sandbox.run(checked_work("def f(x): return x", block, timeout_s=5.0))
+    assert (result.outcome, result.score) == ("error", 0.0)
+    assert result.detail.startswith(f"assertion 1: {name} needs pytest itself")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def test_a(x, y):\n    assert f(x) == y\ntest_a(3, 9)",
+        "def test_a(x, y):\n    assert f(x) == y\nfor one in [test_a]:\n    one(3, 9)",
+        "def test_a(x, y):\n    assert f(x) == y\ndef test_b():\n    test_a(3, 9)",
+        "from unittest import mock\n@mock.patch('time.time')\ndef test_a(time):\n"
+        "    assert f(3) == 9 and not time.called",
+        "def test_data(n): return [n]",  # judges nothing, and is nobody's test
+        "import pytest\n@pytest.fixture\ndef test_data(): return [3]",
+    ],
+)
+def test_a_test_that_is_given_its_arguments_is_called_with_them(
+    text: str, sandbox: Sandbox
+) -> None:
+    right, wrong = "def f(x): return x * x", "def f(x): return x"
+    assert sandbox.run(checked_work(right, text + _PLAIN, timeout_s=5.0)).detail == ""
+    result = sandbox.run(checked_work(wrong, text + _PLAIN, timeout_s=5.0))
+    assert (result.outcome == "assertion_fail") is ("assert" in text)
