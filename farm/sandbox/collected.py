@@ -9,7 +9,12 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unittest import TestCase, TestResult
+
+_FAILING = ("addError", "addFailure", "addSubTest", "addUnexpectedSuccess")
 
 
 def noted_failures() -> list[BaseException]:
@@ -21,18 +26,15 @@ def noted_failures() -> list[BaseException]:
     from unittest import TestResult  # ten milliseconds that only tests that name it pay
 
     noted: list[BaseException] = []
-    for name in ("addError", "addFailure", "addSubTest", "addUnexpectedSuccess"):
+    for name in _FAILING:
         setattr(TestResult, name, _noting(getattr(TestResult, name), noted))
     return noted
 
 
 def _noting(method: Callable[..., None], noted: list[BaseException]) -> Callable[..., None]:
     @functools.wraps(method)
-    def noting(result: object, test: object, *found: Any) -> None:  # noqa: ANN401  # as found
-        if not found:
-            noted.append(AssertionError(f"{test} was expected to fail and does not"))
-        elif found[-1] is not None:  # a part that went well is told, too
-            noted.append(found[-1][1])
+    def noting(result: TestResult, test: object, *found: Any) -> None:  # noqa: ANN401  # as found
+        _note(noted, test, *found)
         method(result, test, *found)
 
     return noting
@@ -41,37 +43,85 @@ def _noting(method: Callable[..., None], noted: list[BaseException]) -> Callable
 def call_tests(value: object, ran: frozenset[str]) -> int:
     """Call one test function, or every test of one class; return how many have been run.
 
-    Those whose qualified names are in `ran` have been already, and are not called again.
+    Those whose qualified names are in `ran` have been already, and are not called again. A test
+    that is skipped, or may fail as it likes, judges nothing and is none of them.
     """
     if isinstance(value, type):
+        unittest = sys.modules.get("unittest")  # who has not imported it has no class of it
+        if unittest is not None and issubclass(value, unittest.TestCase):
+            return _call_cases(value, ran)
         return _call_methods(value, ran)
-    if getattr(value, "__qualname__", "") not in ran:
-        _call(value)
-    return 1
+    if getattr(value, "__qualname__", "") in ran:
+        return 1
+    return _call(value)
+
+
+def _call_cases(kind: type[TestCase], ran: frozenset[str]) -> int:
+    """Run the tests of a class of unittest's, by its own rules, up to the first that fails."""
+    from unittest import TestResult, TestSuite, defaultTestLoader
+
+    noted: list[BaseException] = []
+    result = TestResult()
+    result.failfast = True  # a part of a test that fails ends the test, too
+
+    def note(test: object, *found: Any) -> None:  # noqa: ANN401  # as found
+        _note(noted, test, *found)
+        if noted:
+            result.stop()
+
+    for name in _FAILING:
+        setattr(result, name, note)
+    names = defaultTestLoader.getTestCaseNames(kind)
+    left = [name for name in names if not _has_run(kind, name, ran)]
+    TestSuite(map(kind, left)).run(result)
+    if noted:
+        raise noted[0]
+    skipped = {one.id() for one, _ in result.skipped}
+    begun = [name for name in left if kind(name).id() not in skipped]
+    return len(names) - len(left) + (len(begun) if result.testsRun else 0)
+
+
+def _note(noted: list[BaseException], test: object, *found: Any) -> None:  # noqa: ANN401  # as found
+    """Note what a test of unittest's failed by; a part of one that went well is told, too."""
+    if not found:
+        noted.append(AssertionError(f"{test} was expected to fail and does not"))
+    elif found[-1] is not None:
+        noted.append(found[-1][1])
 
 
 def _call_methods(kind: type, ran: frozenset[str]) -> int:
-    unittest = sys.modules.get("unittest")  # who has not imported it has no class of it
-    if unittest is not None and issubclass(kind, unittest.TestCase):
-        names = unittest.defaultTestLoader.getTestCaseNames(kind)
-        left = [kind(name) for name in names if not _has_run(kind, name, ran)]
-        unittest.TestSuite(left).debug()  # raises what fails, where `run` would put it into words
-        return len(names)
     made = any("__init__" in vars(one) for one in kind.__mro__[:-1])
-    if not kind.__name__.startswith("Test") or made:
+    if not kind.__name__.startswith("Test") or made or _is_skipped(kind):
         return 0
     names = [name for name in dir(kind) if name.startswith("test")]
     left = [name for name in names if not _has_run(kind, name, ran)]
+    count = len(names) - len(left)
     if left:
         _call_step(kind, "setup_class")
     for name in left:
         one = kind()
-        for step in ("setup_method", name, "teardown_method"):
-            _call_step(one, step)
+        if _is_skipped(getattr(one, name)):
+            continue
+        _call_step(one, "setup_method")
+        count += _call(getattr(one, name))
+        _call_step(one, "teardown_method")
     if left:
         _call_step(kind, "teardown_class")
     inner = [part for part in vars(kind).values() if isinstance(part, type)]
-    return len(names) + sum(_call_methods(part, ran) for part in inner)
+    return count + sum(call_tests(part, ran) for part in inner)
+
+
+def _is_skipped(test: object) -> bool:
+    """Say whether a mark of pytest's or unittest's keeps a test from judging."""
+    if getattr(test, "__unittest_skip__", False):
+        return True
+    for mark in getattr(test, "pytestmark", ()):
+        if mark.name in ("skip", "xfail"):
+            return True
+        if mark.name == "skipif":
+            asked = [*mark.args, mark.kwargs.get("condition", False)]
+            return any(asked)  # a text, too: it asks for what only pytest would know
+    return False
 
 
 def _has_run(kind: type, name: str, ran: frozenset[str]) -> bool:
@@ -79,18 +129,34 @@ def _has_run(kind: type, name: str, ran: frozenset[str]) -> bool:
 
 
 def _call_step(owner: object, name: str) -> None:
-    if not hasattr(owner, name):
+    step = getattr(owner, name, None)
+    if step is None:
         return
-    step = getattr(owner, name)
-    wanted = name.startswith(("setup", "teardown")) and inspect.signature(step).parameters
-    _call(functools.partial(step, None) if wanted else step)
+    wanted = len(inspect.signature(step).parameters)  # some take the test that is to come
+    _call(functools.partial(step, *[None] * wanted))
 
 
-def _call(function: object) -> None:
+def _call(function: object) -> int:
+    """Call a test function; return 1, or 0 if it is skipped or skips itself."""
+    if _is_skipped(function):
+        return 0
     if not callable(function):
         raise TypeError(f"a test is no function but {type(function).__name__}")
-    result = function()
-    if inspect.iscoroutine(result):
-        import asyncio  # twenty milliseconds that only asynchronous tests pay
+    try:
+        result = function()
+        if inspect.iscoroutine(result):
+            import asyncio  # twenty milliseconds that only asynchronous tests pay
 
-        asyncio.run(result)
+            asyncio.run(result)
+    except BaseException as error:
+        if not _skips(error):
+            raise
+        return 0
+    return 1
+
+
+def _skips(error: BaseException) -> bool:
+    """Say whether a test said that it does not apply, in unittest's words or pytest's."""
+    words = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
+    kinds = [getattr(sys.modules.get(module), name, None) for module, name in words]
+    return any(kind is not None and isinstance(error, kind) for kind in kinds)

@@ -313,6 +313,8 @@ def _call_waiting(names: Names, one: Assertion, left: Waiting) -> bool:
 
 
 def _why_nothing(one: Assertion) -> str:
+    if any(unit.is_test and unit.can_fail for unit in one.block.units):
+        return "the block judges nothing: its tests are skipped, or no tests to pytest or unittest"
     if any(unit.can_fail for unit in one.block.units):
         return "the block judges nothing: what asserts stands in functions that nothing calls"
     return "the block contains no assert, so it judges nothing"

@@ -466,3 +466,68 @@ def test_a_test_that_is_given_its_arguments_is_called_with_them(
     assert sandbox.run(checked_work(right, text + _PLAIN, timeout_s=5.0)).detail == ""
     result = sandbox.run(checked_work(wrong, text + _PLAIN, timeout_s=5.0))
     assert (result.outcome == "assertion_fail") is ("assert" in text)
+
+
+_CASES = "import unittest, pytest\nclass T(unittest.TestCase):\n"
+_SKIPPED = {
+    "unittest's": _CASES
+    + "    @unittest.skip('not here')\n    def test_a(self):\n        assert 0",
+    "a class": "import unittest\n@unittest.skip('no')\nclass T(unittest.TestCase):\n"
+    "    def test_a(self):\n        assert 0",
+    "from inside": _CASES
+    + "    def test_a(self):\n        self.skipTest('not here')\n        assert 0",
+    "at set up": _CASES + "    def setUp(self):\n        raise unittest.SkipTest('not here')\n"
+    "    def test_a(self):\n        assert 0",
+    "all at once": _CASES + "    @classmethod\n    def setUpClass(cls):\n"
+    "        raise unittest.SkipTest('not here')\n    def test_a(self):\n        assert 0",
+    "a function": "import unittest\n@unittest.skipIf(True, 'no')\ndef test_a():\n    assert 0",
+    "pytest's": "import pytest\n@pytest.mark.skip\ndef test_a():\n    assert 0",
+    "pytest's, asked": "import pytest\n@pytest.mark.skipif(1 < 2, reason='no')\ndef test_a():\n"
+    "    assert 0",
+    "pytest's, from inside": "import pytest\ndef test_a():\n    pytest.skip('no')\n    assert 0",
+    "pytest's, a method": "import pytest\nclass TestF:\n    @pytest.mark.skip\n"
+    "    def test_a(self):\n        assert 0",
+    "pytest's, a class": "import pytest\n@pytest.mark.skip\nclass TestF:\n"
+    "    def test_a(self):\n        assert 0",
+    "as it likes": "import pytest\n@pytest.mark.xfail\ndef test_a():\n    assert f(3) == 9",
+}
+
+
+@pytest.mark.parametrize("text", _SKIPPED.values(), ids=_SKIPPED.keys())
+def test_a_skipped_test_judges_nothing(text: str, sandbox: Sandbox) -> None:
+    """Alone it is an error, as all that judges nothing; beside another, that one decides."""
+    right, wrong = "def f(x): return x * x", "def f(x): return x"
+    alone = sandbox.run(checked_work(right, text, timeout_s=5.0))
+    assert (alone.outcome, alone.score) == ("error", 0.0)
+    assert "judges nothing" in alone.detail
+    beside = text + "\ndef test_b():\n    assert f(3) == 9\n"
+    assert sandbox.run(checked_work(right, beside, timeout_s=5.0)).detail == ""
+    assert sandbox.run(checked_work(wrong, beside, timeout_s=5.0)).outcome == "assertion_fail"
+
+
+@pytest.mark.parametrize("runner", ["", "\nunittest.TextTestRunner().run(T('test_a'))"])
+def test_a_failure_that_is_expected_is_none(runner: str, sandbox: Sandbox) -> None:
+    """And one that does not come, is: unittest's word, whoever runs the tests."""
+    text = _CASES + "    @unittest.expectedFailure\n    def test_a(self):\n        assert f(3) == 9"
+    meets = sandbox.run(checked_work("def f(x): return x", text + runner, timeout_s=5.0))
+    assert meets.detail == ""
+    fails = sandbox.run(checked_work("def f(x): return x * x", text + runner, timeout_s=5.0))
+    assert (fails.outcome, "was expected to fail" in fails.detail) == ("assertion_fail", True)
+
+
+@pytest.mark.parametrize("kind", ["unittest.SkipTest", "pytest.skip.Exception"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import unittest, pytest\ndef test_a():\n    assert f(3) == 9",
+        _CASES + "    def test_a(self):\n        self.assertEqual(f(3), 9)",
+        "import unittest, pytest\nclass TestF:\n    def test_a(self):\n        assert f(3) == 9",
+    ],
+)
+def test_a_program_cannot_have_a_test_skipped(kind: str, text: str, sandbox: Sandbox) -> None:
+    """The exception that says so counts from the tests alone."""
+    code = f"import unittest, pytest\ndef f(x):\n    raise {kind}('no')"
+    block = text + "\ndef test_b():\n    assert callable(f)"
+    result = sandbox.run(checked_work(code, block, timeout_s=5.0))
+    assert (result.outcome, result.score) == ("error", 0.0)
+    assert "judges nothing" not in result.detail
