@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
 from typing import NamedTuple
 
-from farm.sandbox.blocks import Block, block_of, without_runners
+from farm.sandbox.blocks import (
+    CHECK,
+    Block,
+    block_of,
+    fails,
+    mark_tests,
+    other_names,
+    without_runners,
+)
 from farm.scoring.syntax import free_names
 
 # What an assertion writes as type(x) or x.__class__ is asked of the program when x is one of
@@ -55,8 +64,11 @@ class Assertion(NamedTuple):
         return self.free <= BUILTINS - overridden - _REACHING
 
 
-def read(text: str) -> Assertion:
-    """Compile one assertion; raises `BadAssertion` saying what is wrong with it."""
+def read(text: str, *, marked: bool = False) -> Assertion:
+    """Compile one assertion; raises `BadAssertion` saying what is wrong with it.
+
+    With `marked`, what waits in it to be called tells that it is, by the global function `RAN`.
+    """
     asks_for_kind = _ASKS_FOR_KIND.search(text) is not None
     if not asks_for_kind and len(text) > _LONG and _plainly_runs_an_assert(text):
         return _read_block(text)
@@ -72,6 +84,8 @@ def read(text: str) -> Assertion:
     else:
         without_runners(tree)
         block = block_of(tree)
+        if marked and block.units:
+            mark_tests(tree)
     if asks_for_kind:
         tree = ast.fix_missing_locations(_AskForKind().visit(tree))
     only = tree.body[0] if len(tree.body) == 1 else None
@@ -98,9 +112,9 @@ def _parsed(text: str) -> ast.Module:
 def _plainly_runs_an_assert(text: str) -> bool:
     if not _PLAINLY_A_BLOCK.match(text) or _MAY_WAIT.search(text):
         return False
-    if _RUNS_ASSERT.search(text):
-        return True
     defined = _DEFINES.findall(text)
+    if CHECK not in defined and _RUNS_ASSERT.search(text):
+        return True
     called = len(defined) == 1 and re.search(rf"^{defined[0]}\(", text, re.MULTILINE)
     return bool(called) and _ASSERT_LINE.search(text) is not None
 
@@ -112,7 +126,8 @@ def _read_block(text: str) -> Assertion:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not compile: {error}") from error
     names = frozenset(code.co_names).union(*[part.co_names for part in _inner(code)])
-    return Assertion(code, False, frozenset(code.co_names), None, Block(names, True))
+    calls = frozenset(code.co_names).difference(_DEFINES.findall(text))
+    return Assertion(code, False, calls, None, Block(names, True))
 
 
 def _inner(code: CodeType) -> Iterator[CodeType]:
@@ -132,6 +147,89 @@ def meant(text: str, mine: frozenset[str], defined: frozenset[str]) -> frozenset
     free = free_names(_parsed(text))
     candidates = free & defined
     return candidates if len(candidates) == 1 and free <= BUILTINS - mine else frozenset()
+
+
+class Helpers:
+    """The functions that assertions define for themselves, looked up by name.
+
+    `called` gives for a global name the name its function was defined by.
+    """
+
+    def __init__(self, texts: Sequence[str], called: Mapping[str, str]) -> None:
+        self._called = called
+        self._defined: dict[str, ast.AST] = {}
+        self._imported: dict[str, str] = {}
+        for text in texts:
+            with contextlib.suppress(BadAssertion):
+                self._take(_parsed(text))
+
+    def _take(self, tree: ast.Module) -> None:
+        self._imported |= other_names(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self._defined[node.name] = node
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+                names = [part.id for part in node.targets if isinstance(part, ast.Name)]
+                self._defined |= dict.fromkeys(names, node.value)
+
+    def judge_by_raising(self, text: str) -> bool:
+        """Say whether an expression is a call of one that can fail and returns nothing."""
+        only = _parsed(text).body[0]
+        return isinstance(only, ast.Expr) and self._returns_nothing(only.value, frozenset())
+
+    def can_fail(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
+        """Say whether one can fail, by itself or by another; yes where that cannot be told."""
+        found = self._found(name)
+        if found is None:
+            return not seen
+        for node in ast.walk(found):
+            if fails(node, self._imported):
+                return True
+            called = _called(node)
+            if called in _REACHING or (
+                called and called not in seen and self.can_fail(called, seen | {name})
+            ):
+                return True
+        return False
+
+    def _found(self, name: str) -> ast.AST | None:
+        return self._defined.get(name) or self._defined.get(self._called.get(name, ""))
+
+    def _returns_nothing(self, node: ast.expr, seen: frozenset[str]) -> bool:
+        name = _called(node.value if isinstance(node, ast.Await) else node)
+        found = self._found(name)
+        if name in seen or found is None:
+            return False
+        if isinstance(found, ast.Lambda):
+            return self._returns_nothing(found.body, seen | {name})
+        returned = [one for one in _returned(found) if not _is_none(one)]
+        if returned:
+            return all(self._returns_nothing(one, seen | {name}) for one in returned)
+        return self.can_fail(name)
+
+
+def _called(node: ast.AST) -> str:
+    if not isinstance(node, ast.Call):
+        return ""
+    called = node.func
+    if isinstance(called, ast.Name):
+        return called.id
+    return called.attr if isinstance(called, ast.Attribute) else ""
+
+
+def _returned(function: ast.AST) -> Iterator[ast.expr]:
+    """Return what a function returns, functions inside it left out."""
+    left = list(ast.iter_child_nodes(function))
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield node.value
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            left += ast.iter_child_nodes(node)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 class _AskForKind(ast.NodeTransformer):

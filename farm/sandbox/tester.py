@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from farm.sandbox import assertions
-from farm.sandbox.assertions import Assertion, BadAssertion
-from farm.sandbox.blocks import CHECK, Waiting, waiting
-from farm.sandbox.collected import call_tests
+from farm.sandbox.assertions import Assertion, BadAssertion, Helpers
+from farm.sandbox.blocks import CHECK, RAN, Waiting, waiting
+from farm.sandbox.collected import call_tests, noted_failures
 from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
 from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
@@ -38,8 +38,12 @@ class Names(dict[str, Any]):
     """
 
     def __init__(self, session: Session, program: Program) -> None:
-        super().__init__(__name__="tests", __builtins__=builtins)
+        super().__init__(__name__="tests", __builtins__=_Last(self))
         self[assertions.KIND_OF] = session.kind_of
+        self.ran: set[str] = set()  # tests that have begun in this assertion
+        self[RAN] = self.ran.add
+        self.noted: list[BaseException] = []  # failures that a runner kept to itself
+        self.texts: list[str] = []  # of this assertion and those before
         self.session = session
         self._program = program
         self.overridden: frozenset[str] = frozenset()
@@ -60,13 +64,13 @@ class Names(dict[str, Any]):
             self.kept[name] = value
         return value
 
-    def own_functions(self) -> frozenset[str]:
-        """Names of functions and classes the assertions have defined themselves."""
-        return frozenset(
-            name
+    def own_functions(self) -> dict[str, str]:
+        """Names of functions and classes of the assertions' own, and by which they are defined."""
+        return {
+            name: str(getattr(value, "__name__", ""))
             for name, value in self.items()
             if not is_of_the_program(value) and getattr(value, "__module__", "") == "tests"
-        )
+        }
 
     def settle(self, text: str, one: Assertion) -> None:
         """Find out which builtins mean the program's in one assertion."""
@@ -97,11 +101,26 @@ class Names(dict[str, Any]):
             listed = self._program.functions
             if len(listed) != 1:
                 raise BadAssertion(
-                    f"the block judges nothing: nothing calls {CHECK}, and the program defines "
+                    f"nothing calls {CHECK}, so it judges nothing, and the program defines "
                     f"{len(listed)} functions, not one; add the call, or name the entry point"
                 )
             name = listed[0]
         return self.session.look_up(name)
+
+
+class _Last(dict[str, object]):
+    """Python's own names, where a class body ends up that found a name nowhere.
+
+    Of the assertions' global names it reads, as `exec` and `eval` inside a function do, only
+    what is in the dictionary, and never asks for what is missing; here it always asks.
+    """
+
+    def __init__(self, names: Names) -> None:
+        super().__init__(_PYTHONS_OWN)
+        self._names = names
+
+    def __getitem__(self, name: str) -> object:
+        return self._names.__missing__(name)
 
 
 class Program(NamedTuple):
@@ -171,7 +190,7 @@ def _read_all(texts: Sequence[str]) -> list[Assertion | BadAssertion]:
     found: list[Assertion | BadAssertion] = []
     for text in texts:
         try:
-            found.append(assertions.read(text))
+            found.append(assertions.read(text, marked=True))
         except BadAssertion as error:
             found.append(error)
     return found
@@ -186,22 +205,40 @@ def _judge_all(
 ) -> bool:
     """Judge assertions in turn; return whether each ended in a plain yes or no."""
     names = Names(session, program)
-    mentions = [one.block.mentions if isinstance(one, Assertion) else frozenset() for one in read]
-    plain = True
+    plain = not any("unittest" in text for text in texts)
+    if not plain:  # and this process is then no longer as it was
+        names.noted = noted_failures()
+    mentions = [_of_others(one, calls=False) for one in read]
+    calls = [_of_others(one, calls=True) for one in read]
     for index, one in enumerate(read):
         if isinstance(one, BadAssertion):
             result, why = "error", str(one)
         else:
-            elsewhere = frozenset().union(*mentions[:index], *mentions[index + 1 :])
-            result, why = _judge(names, texts[index], one, waiting(one.block, elsewhere))
+            left = Waiting(one.block.can_fail)
+            if one.block.units:
+                elsewhere = frozenset().union(*mentions[:index], *mentions[index + 1 :])
+                called = frozenset().union(*calls[:index], *calls[index + 1 :])
+                left = waiting(one.block, elsewhere, called)
+            result, why = _judge(names, texts[index], one, left)
         plain &= result != "error"
         tell({"i": index, "r": result, "why": _cut(why), "trust": sorted(session.trust)})
     return plain
 
 
+def _of_others(one: Assertion | BadAssertion, *, calls: bool) -> frozenset[str]:
+    """Return the names that an assertion mentions, or calls, and does not define itself."""
+    if isinstance(one, BadAssertion):
+        return frozenset()
+    found = one.calls if calls else one.block.mentions
+    return found - {unit.name for unit in one.block.units}
+
+
 def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str, str]:
     """Run one assertion and what it leaves to be called; return its result and why."""
+    names.texts.append(text)
     names.kept.clear()
+    names.ran.clear()
+    names.noted.clear()
     result = _evaluate(names, text, one, left)
     severed = names.session.severed
     if severed is None:
@@ -224,15 +261,17 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
         if one.names_nothing(names.overridden):
             return "error", "the expression names nothing of the program, so it judges nothing"
         value = eval(one.code, names)  # noqa: S307  # the assertions are ours to run
+        if names.noted:
+            raise names.noted[0]
         if one.is_expression:
-            if value is None and one.calls & names.own_functions():
-                return "pass", ""  # check(f) of a block that came before: it raises when it fails
+            if value is None and _judges_by_raising(names, text):
+                return "pass", ""  # check(f) of a block that came before
             passed = bool(value)
             return ("pass", "") if passed else ("assertion_fail", "the expression is false")
-        called = sum(call_tests(names[name]) for name in left.tests)
-        if left.check and not called:
-            names[CHECK](names.under_test())
-        elif not left.judges and not called and not one.calls & names.own_functions():
+        judged = _call_waiting(names, one, left) or left.judges
+        if names.noted:
+            raise names.noted[0]
+        if not judged and not _calls_a_judge(names, one):
             return "error", _why_nothing(one)
     except Severed as error:
         return "error", _why_severed(error)
@@ -247,7 +286,35 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
     return "pass", ""
 
 
+def _judges_by_raising(names: Names, text: str) -> bool:
+    return Helpers(names.texts, names.own_functions()).judge_by_raising(text)
+
+
+def _calls_a_judge(names: Names, one: Assertion) -> bool:
+    own = names.own_functions()
+    helpers = Helpers(names.texts, own)
+    return any(helpers.can_fail(name) for name in one.calls & own.keys())
+
+
+def _call_waiting(names: Names, one: Assertion, left: Waiting) -> bool:
+    """Call the tests and the check that nothing has called; return whether any was run."""
+    for name in left.beyond:
+        if name not in names.ran and name not in one.calls:
+            raise BadAssertion(
+                f"{name} needs pytest itself, for its arguments or fixtures, so it was not run; "
+                "write its values out, or call it with them"
+            )
+    ran = frozenset(names.ran)
+    tests = [dict.get(names, name) for name in left.tests]  # what is deleted is no test
+    count = sum(call_tests(test, ran) for test in tests if test is not None)
+    if left.check and CHECK not in names.ran:
+        names[CHECK](names.under_test())
+    return bool(count) or left.check
+
+
 def _why_nothing(one: Assertion) -> str:
+    if any(unit.is_test and unit.can_fail for unit in one.block.units):
+        return "the block judges nothing: its tests are skipped, or no tests to pytest or unittest"
     if any(unit.can_fail for unit in one.block.units):
         return "the block judges nothing: what asserts stands in functions that nothing calls"
     return "the block contains no assert, so it judges nothing"

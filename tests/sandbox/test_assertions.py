@@ -42,7 +42,9 @@ def test_forms(text: str, is_expression: bool, judges: bool, long: bool) -> None
     """The three forms of the contract, and blocks that cannot fail; long ones read alike."""
     lines = text + "\n# a comment" * 30 if long else text
     read = assertions.read(lines)
-    assert (read.is_expression, waiting(read.block, frozenset()).judges) == (is_expression, judges)
+    left = waiting(read.block, frozenset(), frozenset())
+    found = left.judges or left.check or bool(left.tests)
+    assert (read.is_expression, found) == (is_expression, judges)
 
 
 @pytest.mark.parametrize("text", ["assert (", "", "# nothing", "a\0b", "(" * 5000, "return 3"])
@@ -181,7 +183,7 @@ def test_denied_imports_meet_the_policy_at_run_time_too() -> None:
         ),
         (
             "def check(candidate):\n    assert candidate(1) == 2",
-            "the block judges nothing: nothing calls check, and the program defines 2 functions",
+            "nothing calls check, so it judges nothing, and the program defines 2 functions",
         ),
     ],
 )
@@ -213,6 +215,45 @@ WAITING = [
     "assert f(1) is not None\ndef test_a():\n    assert f(3) == 9",  # as pytest would see it
     "import pytest\ndef test_a():\n    with pytest.raises(TypeError):\n        f()\n"
     "    assert f(3) == 9",
+    # beside something else that can fail
+    "def check(candidate):\n    assert candidate(3) == 9\nassert callable(f)",
+    "def check(candidate):\n    '''What it does.'''\n    assert candidate(3) == 9\n"
+    "def test_b():\n    assert callable(f)",
+    "def check(candidate):\n    assert candidate(3) == 9\nif not callable(f):\n"
+    "    raise ValueError('no function')",
+    "def check(candidate):\n    assert candidate(3) == 9\nALL = [check]\nassert callable(f)",
+    "# a long text" + " and more" * 30 + "\ndef check(candidate):\n"
+    "    assert candidate(3) == 9\nassert callable(f)",
+    # mentioned and not called
+    "def test_a():\n    assert f(3) == 9\nALL = [test_a]\nassert callable(f)",
+    "def test_a():\n    assert f(3) == 9\nif not callable(f):\n    test_a()",
+    "class TestF:\n    class TestInner:\n        def test_a(self):\n            assert f(3) == 9",
+    "class TestF:\n    @classmethod\n    def setup_class(cls):\n        cls.x = 3\n"
+    "    def setup_method(self, method):\n        self.y = 9\n"
+    "    def test_a(this):\n        assert f(this.x) == this.y",
+    "import unittest\nclass Mixin:\n    def test_a(self):\n        assert f(3) == 9\n"
+    "class T(Mixin, unittest.TestCase):\n    pass",
+    # a runner keeps failures to itself
+    *(
+        "import io, unittest\nfrom unittest import main\nclass TestF(unittest.TestCase):\n"
+        f"    def test_a(self):\n        {found}\n{ran}"
+        for found in (
+            "self.assertEqual(f(3), 9)",
+            "with self.subTest('three'):\n            assert f(3) == 9",
+            "if f(3) != 9:\n            raise AssertionError",
+        )
+        for ran in (
+            "unittest.TextTestRunner().run(unittest.TestLoader().loadTestsFromTestCase(TestF))",
+            "def run():\n    suite = unittest.makeSuite(TestF)\n"
+            "    return unittest.TextTestRunner(stream=io.StringIO()).run(suite)\nr = run()",
+            "r = unittest.TestResult()\nTestF('test_a').run(r)\nassert r.testsRun == 1",
+            "TestF('test_a')(unittest.TestResult())",
+            "suite = unittest.TestSuite()\nsuite.addTest(TestF('test_a'))",
+            "def run():\n    unittest.main(argv=[''], exit=False)\nrun()",
+            "if True:\n    main()",
+            "assert TestF\nr = unittest.main(argv=[''], exit=False)",
+        )
+    ),
 ]
 
 
@@ -247,3 +288,246 @@ def test_what_pytest_calls_failed_is_a_failed_assertion(sandbox: Sandbox) -> Non
     result = sandbox.run(checked_work("def f(x): return x", text, timeout_s=5.0))
     assert result.outcome == "assertion_fail"
     assert "DID NOT RAISE" in result.detail
+
+
+_SOLUTION = """
+from operator import add as sum
+limit = 3
+class Solution:
+    def twice(self, x): return x * 2
+class Sub(Solution): pass
+def f(x): return x + 1
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # LeetCode's way: one object for all tests
+        "import unittest\nclass T(unittest.TestCase):\n    s = Solution()\n"
+        "    def test_a(self):\n        self.assertEqual(self.s.twice(2), 4)",
+        "class TestF:\n    cases = [(Solution, 1, 2), (Sub, 2, 4)]\n    def test_a(self):\n"
+        "        for kind, x, y in self.cases:\n            assert kind().twice(x) == y",
+        "class Outer:\n    class Inner:\n        got = f(1)\nassert Outer.Inner.got == 2",
+        "def look():\n    class Own:\n        got = f(limit)\n"
+        "    return Own.got\nassert look() == 4",
+        "class Own:\n    got = sum(1, 2)\nassert Own.got == 3",  # the entry point
+        "class Own:\n    got = max([1, 2])\n    f = staticmethod(f)\nassert Own.f(Own.got) == 3",
+        "def look():\n    return eval('f(1)') + eval('limit', {**globals(), 'limit': 4})\n"
+        "assert look() == 6",
+        "def look():\n    exec('got = f(1)\\nassert got == 2')\nlook()",
+    ],
+)
+def test_class_bodies_and_inner_texts_see_the_program(text: str, sandbox: Sandbox) -> None:
+    """CPython reads a name there from the dictionary of globals, without asking what it lacks."""
+    entry = "sum" if "sum" in text else None
+    work = checked_work(_SOLUTION, text, timeout_s=5.0, entry_point=entry)
+    assert sandbox.run(work).detail == ""
+
+
+def test_a_name_that_nobody_has_is_missed_in_a_class_body_too(sandbox: Sandbox) -> None:
+    text = "class T:\n    s = Solutoin()\nassert T.s"
+    result = sandbox.run(checked_work(_SOLUTION, text, timeout_s=5.0))
+    assert (result.outcome, result.score) == ("error", 0.0)
+    assert "NameError: name 'Solutoin' is not defined" in result.detail
+
+
+def test_a_test_that_has_run_is_not_called_again(sandbox: Sandbox) -> None:
+    """However the block came to call it: tests of a program with a state hold only once."""
+    code = "n = 0\ndef inc():\n    global n\n    n += 1\n    return n"
+    texts = [
+        "def test_a():\n    assert inc() == 1\nfor one in [test_a]:\n    one()",
+        "class TestA:\n    def test_a(self):\n        assert inc() == 2\nTestA().test_a()",
+        "def check(candidate):\n    assert candidate() == 3\n(lambda g: g(inc))(check)",
+        "def test_b():\n    assert inc() == 4",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n"
+        "        self.assertEqual(inc(), 5)\n"
+        "load = unittest.defaultTestLoader.loadTestsFromTestCase\n"
+        "unittest.TextTestRunner().run(load(T))",
+    ]
+    assert sandbox.run(checked_work(code, texts, timeout_s=5.0)).detail == ""
+
+
+def test_a_test_that_another_assertion_only_mentions_is_called(sandbox: Sandbox) -> None:
+    texts = ["def test_a():\n    assert f(3) == 9", "f(1) == 1 and callable(test_a)"]
+    result = sandbox.run(checked_work("def f(x): return x", texts, timeout_s=3.0))
+    assert [one.outcome for one in result.assertions] == ["assertion_fail", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("helper", "call", "outcome"),
+    [
+        # it can fail, and gives nothing back
+        ("def ok(a, b):\n    assert a == b", "ok(f(1), 2)", "pass"),
+        (
+            "def ok(a, b):\n    if a != b:\n        raise ValueError\n    return",
+            "ok(f(1), 2)",
+            "pass",
+        ),
+        ("def same(a, b):\n    assert a == b\ndef ok(a, b): same(a, b)", "ok(f(1), 2)", "pass"),
+        (
+            "def same(a, b):\n    assert a == b\ndef ok(a, b): return same(a, b)",
+            "ok(f(1), 2)",
+            "pass",
+        ),
+        ("def same(a, b):\n    assert a == b\nok = lambda a: same(a, 2)", "ok(f(1))", "pass"),
+        ("class T:\n    def ok(self, a):\n        assert a == 2", "T().ok(f(1))", "pass"),
+        (
+            "import unittest\nt = unittest.TestCase()\ndef ok(a): t.assertEqual(a, 2)",
+            "ok(f(1))",
+            "pass",
+        ),
+        (
+            "def make(b):\n    def one(a):\n        assert a == b\n    return one\nok = make(2)",
+            "ok(f(1))",
+            "pass",
+        ),
+        ("def ok(a, b):\n    assert a == b", "r = ok(f(1), 2)", "pass"),
+        # nothing is what it gives back when the program is wrong
+        ("def ok(a, b):\n    if a == b: return True", "ok(f(1), 3)", "assertion_fail"),
+        (
+            "def ok(a, b):\n    assert b\n    if a == b: return True",
+            "ok(f(1), 3)",
+            "assertion_fail",
+        ),
+        ("def ok(a, b): return a == b or None", "ok(f(1), 3)", "assertion_fail"),
+        ("def ok(a, b):\n    print(a == b)", "ok(f(1), 3)", "assertion_fail"),
+        ("ok = lambda a, b: True if a == b else None", "ok(f(1), 3)", "assertion_fail"),
+        (
+            "def look(a):\n    assert a\ndef ok(a, b):\n    look(a)\n    if a == b: return 1",
+            "ok(f(1), 3)",
+            "assertion_fail",
+        ),
+        ("def look(a):\n    assert a\n    return a", "{}.get(look(f(1)))", "assertion_fail"),
+        ("def ok(a, b): return a == b", "r = ok(f(1), 3)", "error"),
+        ("def ok(a, b): return a == b", "def g(): return ok(f(1), 3)\nr = g()", "error"),
+    ],
+)
+def test_nothing_given_back_is_a_yes_only_of_what_fails_otherwise(
+    helper: str, call: str, outcome: str, sandbox: Sandbox
+) -> None:
+    """`check(f)` judges by raising; a function that falls off its end may just have said no."""
+    texts = [f"{helper}\nassert callable(f)", call]
+    result = sandbox.run(checked_work("def f(x): return x + 1", texts, timeout_s=3.0))
+    assert [one.outcome for one in result.assertions] == ["pass", outcome], result.detail
+
+
+_PLAIN = "\ndef test_plain():\n    assert callable(f)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            "@pytest.mark.parametrize('x,y', [(3, 9)])\ndef test_a(x, y):\n    assert f(x) == y",
+            "test_a",
+        ),
+        (
+            "@pytest.mark.parametrize('x', [3])\ndef test_a(x=0):\n    assert f(x) == x * x",
+            "test_a",
+        ),
+        ("@pytest.fixture\ndef x(): return 3\ndef test_a(x):\n    assert f(x) == 9", "test_a"),
+        ("def test_a(tmp_path):\n    assert f(3) == 9", "test_a"),
+        ("ALL = []\n@pytest.fixture(autouse=True)\ndef fill(): ALL.append(3)", "fill"),
+        (
+            "class TestF:\n    @pytest.mark.parametrize('x', [3])\n    def test_a(self, x=0):\n"
+            "        assert f(x) == x * x",
+            "TestF",
+        ),
+        ("class TestF:\n    def test_a(self, x):\n        assert f(x) == x * x", "TestF"),
+    ],
+)
+def test_what_only_pytest_can_call_is_an_error_and_not_left_out(
+    text: str, name: str, sandbox: Sandbox
+) -> None:
+    """Beside a test that passes it would have judged nothing, and nobody would have known."""
+    block = f"import pytest\n{text}{_PLAIN}"
+    result = sandbox.run(checked_work("def f(x): return x", block, timeout_s=5.0))
+    assert (result.outcome, result.score) == ("error", 0.0)
+    assert result.detail.startswith(f"assertion 1: {name} needs pytest itself")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def test_a(x, y):\n    assert f(x) == y\ntest_a(3, 9)",
+        "def test_a(x, y):\n    assert f(x) == y\nfor one in [test_a]:\n    one(3, 9)",
+        "def test_a(x, y):\n    assert f(x) == y\ndef test_b():\n    test_a(3, 9)",
+        "from unittest import mock\n@mock.patch('time.time')\ndef test_a(time):\n"
+        "    assert f(3) == 9 and not time.called",
+        "def test_data(n): return [n]",  # judges nothing, and is nobody's test
+        "import pytest\n@pytest.fixture\ndef test_data(): return [3]",
+    ],
+)
+def test_a_test_that_is_given_its_arguments_is_called_with_them(
+    text: str, sandbox: Sandbox
+) -> None:
+    right, wrong = "def f(x): return x * x", "def f(x): return x"
+    assert sandbox.run(checked_work(right, text + _PLAIN, timeout_s=5.0)).detail == ""
+    result = sandbox.run(checked_work(wrong, text + _PLAIN, timeout_s=5.0))
+    assert (result.outcome == "assertion_fail") is ("assert" in text)
+
+
+_CASES = "import unittest, pytest\nclass T(unittest.TestCase):\n"
+_SKIPPED = {
+    "unittest's": _CASES
+    + "    @unittest.skip('not here')\n    def test_a(self):\n        assert 0",
+    "a class": "import unittest\n@unittest.skip('no')\nclass T(unittest.TestCase):\n"
+    "    def test_a(self):\n        assert 0",
+    "from inside": _CASES
+    + "    def test_a(self):\n        self.skipTest('not here')\n        assert 0",
+    "at set up": _CASES + "    def setUp(self):\n        raise unittest.SkipTest('not here')\n"
+    "    def test_a(self):\n        assert 0",
+    "all at once": _CASES + "    @classmethod\n    def setUpClass(cls):\n"
+    "        raise unittest.SkipTest('not here')\n    def test_a(self):\n        assert 0",
+    "a function": "import unittest\n@unittest.skipIf(True, 'no')\ndef test_a():\n    assert 0",
+    "pytest's": "import pytest\n@pytest.mark.skip\ndef test_a():\n    assert 0",
+    "pytest's, asked": "import pytest\n@pytest.mark.skipif(1 < 2, reason='no')\ndef test_a():\n"
+    "    assert 0",
+    "pytest's, from inside": "import pytest\ndef test_a():\n    pytest.skip('no')\n    assert 0",
+    "pytest's, a method": "import pytest\nclass TestF:\n    @pytest.mark.skip\n"
+    "    def test_a(self):\n        assert 0",
+    "pytest's, a class": "import pytest\n@pytest.mark.skip\nclass TestF:\n"
+    "    def test_a(self):\n        assert 0",
+    "as it likes": "import pytest\n@pytest.mark.xfail\ndef test_a():\n    assert f(3) == 9",
+}
+
+
+@pytest.mark.parametrize("text", _SKIPPED.values(), ids=_SKIPPED.keys())
+def test_a_skipped_test_judges_nothing(text: str, sandbox: Sandbox) -> None:
+    """Alone it is an error, as all that judges nothing; beside another, that one decides."""
+    right, wrong = "def f(x): return x * x", "def f(x): return x"
+    alone = sandbox.run(checked_work(right, text, timeout_s=5.0))
+    assert (alone.outcome, alone.score) == ("error", 0.0)
+    assert "judges nothing" in alone.detail
+    beside = text + "\ndef test_b():\n    assert f(3) == 9\n"
+    assert sandbox.run(checked_work(right, beside, timeout_s=5.0)).detail == ""
+    assert sandbox.run(checked_work(wrong, beside, timeout_s=5.0)).outcome == "assertion_fail"
+
+
+@pytest.mark.parametrize("runner", ["", "\nunittest.TextTestRunner().run(T('test_a'))"])
+def test_a_failure_that_is_expected_is_none(runner: str, sandbox: Sandbox) -> None:
+    """And one that does not come, is: unittest's word, whoever runs the tests."""
+    text = _CASES + "    @unittest.expectedFailure\n    def test_a(self):\n        assert f(3) == 9"
+    meets = sandbox.run(checked_work("def f(x): return x", text + runner, timeout_s=5.0))
+    assert meets.detail == ""
+    fails = sandbox.run(checked_work("def f(x): return x * x", text + runner, timeout_s=5.0))
+    assert (fails.outcome, "was expected to fail" in fails.detail) == ("assertion_fail", True)
+
+
+@pytest.mark.parametrize("kind", ["unittest.SkipTest", "pytest.skip.Exception"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import unittest, pytest\ndef test_a():\n    assert f(3) == 9",
+        _CASES + "    def test_a(self):\n        self.assertEqual(f(3), 9)",
+        "import unittest, pytest\nclass TestF:\n    def test_a(self):\n        assert f(3) == 9",
+    ],
+)
+def test_a_program_cannot_have_a_test_skipped(kind: str, text: str, sandbox: Sandbox) -> None:
+    """The exception that says so counts from the tests alone."""
+    code = f"import unittest, pytest\ndef f(x):\n    raise {kind}('no')"
+    block = text + "\ndef test_b():\n    assert callable(f)"
+    result = sandbox.run(checked_work(code, block, timeout_s=5.0))
+    assert (result.outcome, result.score) == ("error", 0.0)
+    assert "judges nothing" not in result.detail
