@@ -122,6 +122,10 @@ class Session:
             self._promised = names
         return reply
 
+    def begin(self, *, expects_stop: bool) -> None:
+        """Begin another assertion, which may name StopIteration."""
+        self.failed, self.expects_stop = None, expects_stop
+
     def value_of(self, reply: Json, *, may_stop: bool = False) -> Any:
         """Return the value in a reply, or raise what the program raised.
 

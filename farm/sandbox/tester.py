@@ -28,6 +28,7 @@ from farm.sandbox.standins import Remote
 from farm.sandbox.values import is_of_the_program
 
 _PYTHONS_OWN = vars(builtins)
+_STOP = "StopIteration"
 _LONGEST_TEXT = 500
 
 
@@ -142,7 +143,6 @@ def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
         os.write(verdict, json.dumps(fact).encode("ascii") + b"\n")
 
     session = Session(source, target)
-    session.expects_stop = any("StopIteration" in text for text in job["assertions"])
     try:
         session.start(job["code"], imports=job["imports"])
         read = _read_all(job["assertions"])  # while the candidate is at work
@@ -239,14 +239,25 @@ def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str,
     names.kept.clear()
     names.ran.clear()
     names.noted.clear()
+    session = names.session
+    session.begin(
+        expects_stop=any(_STOP in part for part in (text, *filter(_defines, names.texts)))
+    )
     result = _evaluate(names, text, one, left)
-    severed = names.session.severed
+    severed = session.severed
     if severed is None:
+        if session.failed is not None and result[0] == "pass":
+            return "assertion_fail", _text_of(session.failed)  # told the program, and swallowed
         return result
     # whatever the assertion made of it: caught, too, it says nothing about the program
     if type(severed) is TooMuch:
-        names.session.severed = None
+        session.severed = None
     return "error", _why_severed(severed)
+
+
+def _defines(text: str) -> bool:
+    """Say whether a text may define what later ones call."""
+    return "def " in text
 
 
 def _why_severed(severed: Severed) -> str:

@@ -389,6 +389,26 @@ def test_a_context_of_the_program_does_not_swallow_a_failed_assertion(one: Sandb
     assert judge(one, code, raised).outcome == "pass"
 
 
+def test_a_failed_assertion_within_the_program_fails_whatever_it_makes_of_it(one: Sandbox) -> None:
+    """A decorator that calls again, or is calm about errors, took the verdict with them."""
+    code = (
+        "def retry(function):\n    def again():\n        try:\n            return function()\n"
+        "        except Exception:\n            return None\n    return again"
+    )
+    text = "@retry\ndef t():\n    assert {}\nt()\nassert callable(retry)"
+    result = judge(one, code, text.format("1 == 2"), text.format("1 == 1"))
+    assert [each.outcome for each in result.assertions] == ["assertion_fail", "pass"]
+
+
+def test_an_expected_end_of_iteration_is_expected_there_only(one: Sandbox) -> None:
+    """Another assertion's word for it does not let calls end the tests' own data."""
+    code = "def f(x): raise StopIteration"
+    told = "try:\n    f(1)\nexcept StopIteration:\n    pass\nelse:\n    assert False"
+    silent = "cases = [(1, 1)]\nassert all(map(lambda c: f(c[0]) == c[1], cases))"
+    result = judge(one, code, told, silent)
+    assert [each.outcome for each in result.assertions] == ["pass", "error"]
+
+
 def test_a_container_changed_by_data_of_the_tests_is_marked(one: Sandbox) -> None:
     """It gives them back; one that gives something else in its place is refused."""
     honest = "class S(set): pass\ndef f(): return S([1])"
