@@ -61,6 +61,7 @@ def test_in_parallel_and_in_order_the_rows_are_the_same() -> None:
     """Adapters, then tasks, in the order given; program tasks too."""
     parallel = run_eval(MOCKS, TASKS)
     in_order = run_eval(MOCKS, TASKS, parallel=False)
+    assert [row.metadata for row in parallel.runs if row.outcome == "error"] == []
     assert verdicts(parallel) == verdicts(in_order)
     assert [(r.model_id, r.task_id) for r in parallel.runs] == [
         (adapter.model_id, one.task_id) for adapter in MOCKS for one in TASKS
