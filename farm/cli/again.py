@@ -27,8 +27,11 @@ _KNOWN: Final = {
     "eval": frozenset({"tasks", "samples", "limit", "categories", "shards", "allow_bad_tasks"}),
 }  # fmt: skip
 _ONLY_LOOK: Final = frozenset(
-    {"status", "verify", "events", "compare", "gate", "tasks", "score", "sandbox", "schema"}
-)
+    {
+        "status", "verify", "events", "report", "compare", "gate", "tasks", "score", "sandbox",
+        "schema",
+    }
+)  # fmt: skip
 # What was meant for this once: a clock that stands still never sees a lease expire.
 _ONCE: Final = frozenset({"now_ms", "crash_after_claim"})
 

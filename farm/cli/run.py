@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -14,6 +14,9 @@ from farm.cli.main import fail
 from farm.config import read_environment
 from farm.log import Log
 from farm.wiring import ensure_store, open_store, run, run_settings
+
+if TYPE_CHECKING:
+    from farm.runtime.settings import RunSettings
 
 
 class RunFlags(options.SourceFlags, options.LeaseFlags, options.IsolationFlags, options.LogFlags):
@@ -85,7 +88,6 @@ def command(
     """
     # here and not at the top: anyio loads for 40 ms, which --help does not need
     from farm.runtime.evaluate import exit_code_of, explain
-    from farm.runtime.settings import RunSettings
     from farm.runtime.standing import report_of
 
     again.remember(ctx)
@@ -95,23 +97,7 @@ def command(
             "the two out."
         )
     environment = read_environment()
-    settings = run_settings(
-        store,
-        RunSettings(
-            workers=given["workers"],
-            ttl_ms=given["lease_ms"],
-            now_ms=options.logical_clock(given),
-            deadline_s=given["deadline_s"],
-            wait=given["wait"],
-            max_attempts=given["max_attempts"],
-            shards_per_process=given["shards_per_process"],
-            delay_ms=given["delay_ms"],
-            stall_s=given["stall_s"],
-            grace_s=given["grace_s"],
-            require_isolation=given["require_isolation"],
-            allow_unisolated=given["allow_unisolated"],
-        ),
-    )
+    settings = run_settings(store, settings_of(given))
     with Log(
         environment=environment,
         log_format=given["log_format"],
@@ -136,3 +122,23 @@ def command(
     if why:
         fail(why)
     ctx.exit(exit_code_of(ledger, ending))
+
+
+def settings_of(given: RunFlags) -> RunSettings:
+    """Turn the flags into how a run is run; raises `UsageError` for a lease without an end."""
+    from farm.runtime.settings import RunSettings  # here as above
+
+    return RunSettings(
+        workers=given["workers"],
+        ttl_ms=given["lease_ms"],
+        now_ms=options.logical_clock(given),
+        deadline_s=given["deadline_s"],
+        wait=given["wait"],
+        max_attempts=given["max_attempts"],
+        shards_per_process=given["shards_per_process"],
+        delay_ms=given["delay_ms"],
+        stall_s=given["stall_s"],
+        grace_s=given["grace_s"],
+        require_isolation=given["require_isolation"],
+        allow_unisolated=given["allow_unisolated"],
+    )

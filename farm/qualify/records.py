@@ -136,7 +136,10 @@ def record_cell(
     verdicts: Sequence[CodeVerdict | None],
     preflight: Mapping[str, Any],
 ) -> CellRecord:
-    """Judge a wave; `fixtures` and `verdicts` are in the order of its conversations."""
+    """Judge a wave; `fixtures` and `verdicts` are in the order of its conversations.
+
+    Longer than other functions: half of it is one line a field of the record.
+    """
     exchanges = [one for talk in wave.conversations for one in talk.exchanges]
     gaps = [gap for one in exchanges for gap in chunk_gaps(one.served.reading)[0]]
     gap_p50 = nearest_rank(gaps, 50)

@@ -167,6 +167,8 @@ def build(
 ) -> Report:
     """Make the report of a run as it stands.
 
+    Longer than other functions: most of it is one line a field of the report.
+
     `scores` are those of all scored cases, in any order: they are summed exactly. `fractional`
     is whether the scorer gives parts of a point; without it every score is 0 or 1. `corpus` are the
     figures to show beside bleu_4. `worker_events` None leaves the list out, as `status` does.

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from farm.sandbox.described import CONTAINERS
 from farm.sandbox.known import steers_a_library
 from farm.sandbox.raised import RaisedByProgram
+from farm.sandbox.values import RECKONED
 
 
 class Asker(Protocol):
@@ -69,10 +71,10 @@ class Remote:
         set_own(self, "_farm_session", session)
         set_own(self, "_farm_number", number)
         set_own(self, "_farm_class", kind)
-        set_own(
-            self, "_farm_holds", holds
-        )  # a subclass of a container: its contents can be fetched
-        set_own(self, "_farm_mixed", False)  # came out of arithmetic with data of the tests
+        # of a class that extends a container: its contents can be fetched
+        set_own(self, "_farm_holds", holds)
+        # came out of arithmetic with data of the tests
+        set_own(self, "_farm_mixed", False)
 
     def __getattr__(self, name: str) -> Any:
         if steers_a_library(name):
@@ -260,10 +262,6 @@ async def _leave_async(
     return False  # it is not told of the error, and has none to swallow
 
 
-_ARITHMETIC = (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "matmul",
-    "lshift", "rshift", "divmod",
-)  # fmt: skip
 _METHODS: dict[str, Callable[..., Any]] = {
     "__call__": _forward("call"),
     "__len__": _forward_number("len"),
@@ -284,10 +282,9 @@ _METHODS: dict[str, Callable[..., Any]] = {
     **{f"__{name}__": _forward_number(name) for name in ("neg", "pos", "invert")},
     **{f"__{name}__": _ordering(name) for name in ("lt", "le", "gt", "ge")},
 }
-for _name in _ARITHMETIC:
-    _asked = _name + "_" if _name in ("and", "or") else _name
-    _METHODS[f"__{_name}__"] = _operator(_asked)
-    _METHODS[f"__r{_name}__"] = _operator(_asked, reflected=True)
+for _method, _asked in RECKONED.items():
+    _METHODS[_method] = _operator(_asked)
+    _METHODS[f"__r{_method.strip('_')}__"] = _operator(_asked, reflected=True)
 
 
 _IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
@@ -301,7 +298,7 @@ _OWN_OPERATORS = {
 }
 _OWN_OPERATORS |= {f"__i{name}__": _own_change("i" + name) for name in _IN_PLACE}
 _ASKED_ALWAYS = {name: _ask_for(name) for name in ("__doc__", "__module__", "__annotations__")}
-_CONTAINERS = {kind.__name__: kind for kind in (list, dict, set, bytearray)}
+_CONTAINERS = {kind.__name__: kind for kind in CONTAINERS}
 
 
 _STAND_INS: dict[frozenset[str], type] = {}

@@ -15,14 +15,14 @@ from farm.sandbox.known import steers_a_library
 PLAIN = (int, float, str, tuple, bytes, complex, frozenset)
 _WRITTEN = {"__repr__": "repr", "__str__": "str", "__format__": "format"}
 _COMPARED = {f"__{name}__": name for name in ("eq", "ne", "lt", "le", "gt", "ge")}
-_RECKONED = {
+RECKONED = {
     f"__{name}__": name + "_" if name in ("and", "or") else name
     for name in (
         "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "matmul",
         "lshift", "rshift", "divmod",
     )
 }  # fmt: skip
-ASKED_FOR = (*_WRITTEN, *_COMPARED, *_RECKONED, "__call__")
+ASKED_FOR = (*_WRITTEN, *_COMPARED, *RECKONED, "__call__")
 
 
 class Reference:
@@ -65,7 +65,7 @@ def value_class(session: Asker, name: str, base: type, has: frozenset[str]) -> t
     for method, operation in _WRITTEN.items():
         if f"own {method}" in has:
             members[method] = _written(session, operation)
-    for known, mark in ((_COMPARED, "remote_order"), (_RECKONED, "remote_arithmetic")):
+    for known, mark in ((_COMPARED, "remote_order"), (RECKONED, "remote_arithmetic")):
         for method, operation in known.items():
             if f"own {method}" in has:
                 said = "remote_eq" if operation in ("eq", "ne") else mark

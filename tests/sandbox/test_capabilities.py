@@ -431,3 +431,26 @@ def test_a_name_of_python_that_the_program_takes_is_marked(one: Sandbox) -> None
     code = "class math:\n    isclose = staticmethod(lambda *a, **k: True)\ndef f(x): return 0"
     result = judge(one, code, "assert math.isclose(f(2), 1.414, rel_tol=1e-3)")
     assert result.isolation.trust == ("remote_helper",)
+
+
+@pytest.mark.parametrize(
+    ("code", "keeps"),
+    [
+        ("def f(): return 1.0", True),
+        ("import numpy\ndef f(): return numpy.float64(1)", False),
+    ],
+)
+def test_a_library_of_c_is_met_by_one_job_only(code: str, keeps: bool, one: Sandbox) -> None:
+    """Its objects look for more than Python's do, and it leaves a larger process behind."""
+    assert judge(one, code, "f() == 1.0").outcome == "pass"
+    assert bool(one.kept) is keeps
+
+
+def test_a_program_does_not_fill_the_judge_with_classes(one: Sandbox) -> None:
+    """What is no method's name is not kept, and classes are bounded."""
+    told = "mine._told += [{'name': 'x' * 99, 'has': ['y' * 99]}] * "
+
+    def judged(classes: int) -> str:
+        return judge(one, f"{_LIAR}{told}{classes}\ndef f(): return 1", "f() == 1").outcome
+
+    assert (judged(100), judged(10_001)) == ("pass", "error")
