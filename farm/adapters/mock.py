@@ -15,6 +15,7 @@ from typing import Final
 from farm.core.generation import Generation
 from farm.core.task import TaskSpec
 from farm.core.vocabulary import CHOICE_LETTERS
+from farm.scoring.syntax import tree_of
 
 _UNKNOWN: Final = "I do not know."
 _INTEGER: Final = re.compile("-?[0-9]{1,1000}")  # longer ones `int` may refuse
@@ -119,7 +120,7 @@ def _expectation(text: str) -> tuple[str, str] | None:
     """Read ``assert f(arguments) == value`` to the arguments' repr and the value's source."""
     call = _call_in(text)
     try:
-        statement = ast.parse(text).body[0]
+        statement = tree_of(text).body[0]
         if call is None or not isinstance(statement, ast.Assert):
             return None
         test = statement.test
@@ -133,7 +134,7 @@ def _expectation(text: str) -> tuple[str, str] | None:
 def _call_in(text: str) -> ast.Call | None:
     """Find the call that an assertion is about: its left side, of positional arguments alone."""
     try:
-        body = ast.parse(text).body
+        body = tree_of(text).body
     except (SyntaxError, ValueError):
         return None
     test = body[0].test if len(body) == 1 and isinstance(body[0], ast.Assert) else None

@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from farm.sandbox.described import TOLD
-from farm.sandbox.frames import Line, Message, PeerBroke, Severed, TooMuch
+from farm.sandbox.frames import Line, Message, PeerBroke, PeerGone, Severed, TooMuch
 from farm.sandbox.known import NO_NAME_OF_ITS_OWN, is_pure, module_meant
 from farm.sandbox.plain import Json, Traffic
 from farm.sandbox.raised import Ancestries, RaisedByProgram, rebuilt, said
@@ -102,8 +102,11 @@ class Session:
 
     def start(self, code: str, *, imports: str) -> None:
         """Ask for a program to be compiled and run, without waiting for the answers."""
-        self._send({"do": "read", "code": code, "imports": imports})
-        self._send({"do": "execute"})
+        try:
+            self._send({"do": "read", "code": code, "imports": imports})
+            self._send({"do": "execute"})
+        except PeerGone as error:
+            raise NotReady(str(error)) from error
 
     def finish_start(self) -> Json:
         """Wait for the answers to `start`: a refusal to compile, or how running it ended."""

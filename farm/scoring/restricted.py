@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from farm.scoring.syntax import tree_of
+
 ENTRY_POINT = "invoice_total"
 
 Reason = Literal[
@@ -53,7 +55,7 @@ def check(source: str) -> Refusal | None:
     matter of this language.
     """
     try:
-        tree = ast.parse(source.removeprefix("\ufeff"))
+        tree = tree_of(source.removeprefix("\ufeff"))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return Refusal(reason="invalid_or_timeout", detail=f"the program does not parse: {error}")
     refusal = _check_contract(tree)

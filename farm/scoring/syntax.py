@@ -7,11 +7,15 @@ odd characters means that the text is no program.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from typing import Final, NamedTuple
 
 MAX_SOURCE: Final = 200_000  # characters; a longer text is handed on unparsed
-
+_NAME: Final = "<program>"  # in place of a file's, in what the parser says
+_ATTEMPTS: Final = 20
+# Odd escapes in a model's code are its own affair.
+_QUIET: Final = ("ignore", None, Warning, re.compile(_NAME), 0)
 
 _WORD_SHAPES: Final = (
     ast.Expr, ast.Name, ast.Constant, ast.Tuple, ast.Load, ast.UnaryOp, ast.unaryop,
@@ -34,11 +38,28 @@ def parsed(source: str) -> ast.Module | None:
     if len(source) > MAX_SOURCE:
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd escapes in a model's code are its own affair
-            return ast.parse(source)
+        return tree_of(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def tree_of(source: str) -> ast.Module:
+    """Return the syntax tree as `ast.parse` does, without its warnings, in any thread.
+
+    Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError`. Python counts how deep
+    it is in a tree in one place for all threads, and when another thread built one meanwhile it
+    takes the difference for a fault of its own (`SystemError`); then the tree is built again.
+    """
+    # in front, each time: a filter that somebody put there may make errors of warnings; and not
+    # by `catch_warnings`, which sets back in one thread what holds in all
+    if warnings.filters[:1] != [_QUIET]:
+        warnings.filterwarnings("ignore", module=_NAME)
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return ast.parse(source, _NAME)
+        except SystemError:
+            continue
+    return ast.parse(source, _NAME)
 
 
 def outline(source: str) -> Outline | None:

@@ -30,9 +30,13 @@ print(json.dumps({{"text": "right" if number % 2 else "wrong", "confidence": 0.7
                    "usage": {{"prompt_tokens": 2, "completion_tokens": 3}}}}))
 """
 PLUGIN = """
+import asyncio
 import os
 import sys
+import threading
 from farm.core.generation import Generation
+
+begun, enough = [], threading.Event()  # calls of models with an option "first"
 
 class Model:
     def __init__(self, name, options):
@@ -45,6 +49,8 @@ class Model:
 
     def generate(self, prompt, task):
         trouble = self.options.get("trouble", "")
+        if "waits" in self.options:
+            enough.wait(30)
         if trouble == "raises" and task.task_id == "t3":
             raise ZeroDivisionError("of the plugin")
         if trouble == "text":
@@ -55,6 +61,11 @@ class Model:
 
 class Slow(Model):
     async def generate(self, prompt, task, *, sample=0):
+        if "first" in self.options:
+            begun.append(task.task_id)
+            if len(begun) == self.options["first"]:
+                enough.set()
+            await asyncio.sleep(0.5)  # still on its way when the other's fault is known
         return Generation(f"right")
 """
 ENTRY_POINTS = """
@@ -299,8 +310,8 @@ def test_an_adapter_that_raises_ends_the_run_and_costs_no_other_answer(
     """Its fault is named; no shard is charged for it, and what is answered is kept."""
     models = str(tmp_path / "models.toml")
     Path(models).write_text(
-        f'[models.odd]\nadapter = "teatime"\noptions = {{ trouble = "{trouble}" }}\n'
-        '[models.good]\nadapter = "scripted"\nsteps = [{ text = "right", delay_s = 0.5 }]\n'
+        f'[models.odd]\nadapter = "teatime"\noptions = {{ trouble = "{trouble}", waits = true }}\n'
+        '[models.good]\nadapter = "slow"\noptions = { first = 8 }\n'
     )
     evaluation = Evaluation(
         store=str(tmp_path / "s"), tasks=write_tasks(tmp_path, 8), models=models
