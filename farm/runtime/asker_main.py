@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import uvloop
 
 from farm.adapters.compose import ComposedModel, Surroundings, share_of
 from farm.adapters.models import read_models
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> int:
     die_with_parent(int(options["--parent"]))
     try:
         asked = msgspec.json.decode(options["--options"], type=AskOptions)
-        asyncio.run(serve(options["--store"], asked, say=say, batches=_batches()))
+        uvloop.run(serve(options["--store"], asked, say=say, batches=_batches()))
     except BrokenPipeError:  # the supervisor is gone, and nobody is left to tell
         return 1
     except Exception as error:  # noqa: BLE001  the worker's top: between processes go records

@@ -254,7 +254,8 @@ TOLD_TO_WAIT = ["--error-rate", "429=0.12", "--error-rate", "503=0.12"]
 NOT_TOLD = [
     "--error-rate", "500=0.06", "--stream-fault", "disconnect=0.06",
     "--stream-fault", "truncate=0.06", "--stream-fault", "malformed=0.06",
-    "--stream-chunk-delay-ms", "5",
+    # so that we have left a stream before it ends: else it takes the retry for another call
+    "--stream-chunk-delay-ms", "50",
 ]  # fmt: skip
 
 

@@ -27,6 +27,8 @@ from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import uvloop
+
 from farm.core.change import Claim
 from farm.core.lease import Lease
 from farm.core.message import Assignment, Batch, Message
@@ -91,7 +93,7 @@ def asking(folder: Path, url: str, *, trials: int, concurrency: int) -> float:
     options = AskOptions(models=models, cache=f"{path}/g.sqlite", costs=f"{path}/c.jsonl")
     scored: list[Message] = []
     began = time.process_time()
-    asyncio.run(serve(path, options, say=scored.append, batches=_one_batch(outcome)))
+    uvloop.run(serve(path, options, say=scored.append, batches=_one_batch(outcome)))
     spent = time.process_time() - began
     assert sum(type(message).__name__ == "Scored" for message in scored) == len(outcome)
     return spent
