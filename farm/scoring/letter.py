@@ -25,7 +25,7 @@ ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _CUE = re.compile(
     r"(?<![A-Za-z])(?<!</)(?:answers?|ans|antwort|r\u00e9ponse|respuesta|resposta|risposta"
     r"|choose|select|pick|go\s{1,4}with|(?:correct|right|best)\s{1,4}(?:option|choice|letter|one)"
-    r"|my\s{1,4}(?:choice|pick))(?![A-Za-z])"
+    r"|my\s{1,4}(?:final\s{1,4}|best\s{1,4})?(?:choice|pick))(?![A-Za-z])"
     r"|(?<=[\"'])(?:choice|selection|selected|letter)(?=[\"']\s{0,4}:)"
     r"|\u7b54\u6848|\u7b54\u3048|\u6b63\u89e3|\u9009\u62e9?|\\f?box(?:ed)?(?=\{)",
     re.IGNORECASE,
@@ -71,7 +71,8 @@ _OTHERS = re.compile(
 )
 _MAX_CLAUSE = 120
 _REJECTED = re.compile(
-    r"(?:wrong|incorrect|false|not|no|never|bad)(?:\s+an?|\s+the)?\s*\Z", re.IGNORECASE
+    r"(?:wrong|incorrect|false|not|no|never|bad|other|second|next)(?:\s+an?|\s+the)?\s*\Z",
+    re.IGNORECASE,
 )
 _OPENERS = (
     r"[*_`\"'$(\[{\u201c\u2018\u00ab\u2039\u3010\u300c\u300e]|</?[a-z]{1,10}>"
@@ -104,7 +105,7 @@ _VOID = re.compile(
 _JOIN = re.compile(
     r"(?:\s{0,8}+(?:[,/&+;|\u3001\uff0c]|\(?(?:or|and|nor|oder|und|ou|et|y|o|as\s{1,4}well\s{1,4}as)\b"
     r"|\\(?:text|mathrm)\s?\{\s{0,4}(?:or|and)\s{0,4}\}|\u6216|\u548c)){1,4}+"
-    rf"\s{{0,8}}+(?:{_OPENERS}|(?:option|choice|letter|answer)\s{{1,4}}){{0,8}}+"
+    rf"\s{{0,8}}+(?:{_OPENERS}|(?:option|choice|letter|answer|also|maybe|perhaps)\s{{1,4}}){{0,8}}+"
     r"|[ \t]{0,4}[(\[](?=[A-Z][)\]])",
     re.IGNORECASE,
 )

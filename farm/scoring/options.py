@@ -19,7 +19,7 @@ _SAYS = re.compile(
     re.IGNORECASE,
 )
 _DECIDES = re.compile(
-    r"(?<![A-Za-z])(?:I|we)(?![A-Za-z])(?:['\u2019]\w{1,2})?(?:\s{1,4}\w{1,10}){0,3}\s{1,4}\Z"
+    r"(?<![A-Za-z])(?:I|[Ww]e)(?![A-Za-z])(?:['\u2019]\w{1,2})?(?:\s{1,4}\w{1,10}){0,3}\s{1,4}\Z"
 )
 # words behind which an option is spoken of, not listed
 _MENTIONS = re.compile(
@@ -30,7 +30,7 @@ _MENTIONS = re.compile(
 )
 _VERB = (
     r"(?:is|are|was|were|isn|aren|wasn|can|could|would|does|doesn|did|didn|has|looks|seems|being"
-    r"|cannot|may|might|contradicts|describes|refers|fails)(?![A-Za-z])"
+    r"|cannot|may|might|contradicts|describes|refers|fails?)(?![A-Za-z])"
 )
 _APPROVED = (
     r"(?:is|are|was|were|can|could|would|may|might|seems)\s{1,4}(?:be\s{1,4})?"
@@ -60,9 +60,14 @@ _OWN = re.compile(
     r"(?:correct|right|best|final|true|my|only|the\s{1,4}likely)\s{1,4}\Z", re.IGNORECASE
 )
 _SAID_OF = re.compile(
-    r"[)\]*]{0,3}\s{1,4}(?!(?:is|would\s+be|seems)\s+(?:(?:most|the|therefore|thus)\s+){0,2}"
+    rf"[)\]*]{{0,3}}{_LETTERS}{{0,6}}\s{{1,4}}(?!(?:is|would\s+be|seems)\s+(?:(?:most|the|therefore|thus)\s+){{0,2}}"
     r"(?:correct|right|best|answer|one)\b|(?:because|since|as|for|which|due|and|or|but|with|given"
     r"|while|where|from|by)\b)[a-z]"
+)
+# "Answer A: too small", told of one option after the other
+_TOLD = re.compile(
+    r"(?<![A-Za-z])answer[ \t](?:(?:choice|option)[ \t])?[(\[]?(?P<letter>[A-Z])[)\]]?:[ \t]*\S",
+    re.IGNORECASE,
 )
 _MAX_JOINED = 60
 
@@ -93,8 +98,12 @@ def is_only_named(text: str, cue: re.Match[str], place: int) -> bool:
     """Say whether the letter here is only the name of an option of which something is said."""
     if cue.group().lower() not in {"answer", "answers"} or not _NAMED.match(text, cue.end(), place):
         return False
-    before = text[max(0, cue.start() - 16) : cue.start()]
-    return not _OWN.search(before) and _SAID_OF.match(text, place + 1) is not None
+    if _OWN.search(text[max(0, cue.start() - 16) : cue.start()]):
+        return False
+    if _TOLD.match(text, cue.start()):
+        near = _TOLD.finditer(text, max(0, cue.start() - _MAX_LIST), place + _MAX_LIST)
+        return any(told.group("letter") != text[place] for told in near)
+    return _SAID_OF.match(text, place + 1) is not None
 
 
 def is_joined(text: str, place: int) -> bool:

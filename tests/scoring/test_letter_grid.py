@@ -79,6 +79,19 @@ CLAUSES = [
     ("Answer: {L}; {X} is wrong.", ""),
     ("{{'choice': '{L}'}}", ""),
     ('{{"answer": "{L}", "why": "{X}) is wrong"}}', ""),
+    ("The answer is {L}.", "\n\nAnswer {X}: too small\nAnswer {Y}: too big\nAnswer {Z}: no"),
+    ("The answer is {L}.", " Answers {X} and {Y} are too small."),
+    ("The answer is {L}.", " The other answers ({X}, {Y}, {Z}) are wrong."),
+    ("The answer is {L}.", " The second best choice is {X}."),
+    ("The answer is {L}.", " It is tempting to choose {X}. You may have picked {Y} by mistake."),
+    ("The answer is {L}.", " The wrong answers {X}, {Y} and {Z} are distractors."),
+    ("The answer is {L}, whereas ({X}), ({Y}) and ({Z}) are cold.", ""),
+    ("The answer is {L}, not ({X}), ({Y}), or ({Z}).", ""),
+    ("Answer choice {L} is correct.", " Answer choice {X} is not."),
+    ("**Answer {L} is correct.**", " Answer {X} is wrong."),
+    ("We choose ({L}).", " ({X}) and ({Y}) fail."),
+    ("My final choice is {L}) foo; {X}) is not.", ""),
+    ("Answer {L}: foo", ""),
     ("{L}", "\n\n({X}) is wrong.\n({Y}) is wrong."),
     ("The final answer is {L}", "\n\nSome might pick {X} here, and others would choose {Y}."),
 ]
@@ -147,6 +160,7 @@ def test_the_options_of_a_question_are_no_answer(cue: str) -> None:
         "The answer is (C) red and (A) blue.",
         "Answer: A, B and C are correct.",
         "Answer: A and B are both right.",
+        "The answer is C and also D",
     ],
 )
 def test_several_options_claimed_together_are_no_answer(reply: str) -> None:
