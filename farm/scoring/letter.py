@@ -16,7 +16,13 @@ from typing import Final
 import msgspec
 
 from farm.scoring.extract import Extracted, answer_start, narrow, nothing
-from farm.scoring.options import heads_options, is_joined, is_only_named, is_spoken_of
+from farm.scoring.options import (
+    are_told_in_turn,
+    heads_options,
+    is_joined,
+    is_only_named,
+    is_spoken_of,
+)
 from farm.scoring.plain import plain
 
 ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -189,6 +195,7 @@ def letter(prediction: str, targets: Sequence[str]) -> float:
 
 def _cued(text: str) -> Iterator[tuple[int, Extracted]]:
     """Yield place and claim behind each cue: a letter, or that it names none or several."""
+    in_turn = are_told_in_turn(text)
     for cue in _CUE.finditer(text):
         begin = max(0, cue.start() - _MAX_CLAUSE)
         if _REJECTED.search(text[max(0, cue.start() - 16) : cue.start()]):
@@ -200,7 +207,8 @@ def _cued(text: str) -> Iterator[tuple[int, Extracted]]:
         if _VOID.match(text, place):
             yield place, nothing(f"no letter behind {cue.group()!r}")
         elif _is_claim(text, place) and not (
-            heads_options(text, cue.span(), place) or is_only_named(text, cue, place)
+            heads_options(text, cue.span(), place)
+            or is_only_named(text, cue, place, in_turn=in_turn)
         ):
             yield place, _judged(text, place, f"behind {cue.group()!r}")
 

@@ -44,6 +44,27 @@ _LEAD_IN_BOX = re.compile(
 )
 # an unknown behind a number, which in prose is a unit
 _UNKNOWN_IN_BOX = re.compile(r"(?:\s|~|\\[,;: ]){0,4}[pt](?![A-Za-z])")
+# one amount in two units: "5 ft 6 in", "5 hours and 30 minutes"
+_TWO_UNITS = tuple(
+    (
+        re.compile(rf"\s?(?:{large})(?![A-Za-z])[\s,]*+(?:and\s)?"),
+        re.compile(rf"\s?(?:{small})(?![A-Za-z])"),
+    )
+    for large, small in (
+        (r"ft\.?|feet|foot|['\u2032]", r"in|inch|inches|[\"\u2033]"),
+        (r"years?|yrs?", r"months?|weeks?|days?"),
+        (r"months?|weeks?", r"days?"),
+        (r"days?", r"hours?|hrs?|h"),
+        (r"hours?|hrs?|h", r"minutes?|mins?|m"),
+        (r"minutes?|mins?|m|['\u2032]", r"seconds?|secs?|s|[\"\u2033]"),
+        (r"pounds?|lbs?", r"ounces?|oz|pence"),
+        (r"dollars?|euros?", r"cents?"),
+        (r"kilograms?|kg", r"grams?|g"),
+        (r"kilomet(?:er|re)s?|km", r"met(?:er|re)s?|m"),
+        (r"met(?:er|re)s?|m", r"centimet(?:er|re)s?|cm"),
+        (r"degrees?|\u00b0", r"minutes?|['\u2032]"),
+    )
+)
 _MAX_UNIT = 40
 _MAX_SENTENCE = 1000
 _MAX_BOX = 2000  # characters looked through for the brace that closes a box
@@ -136,6 +157,10 @@ def _is_shared(text: str, found: Sequence[Spot], *, last: bool) -> bool:
         return False
     left, right = found[-2:] if last else found[:2]
     between = text[left.end : right.start]
+    if len(between) < _MAX_UNIT and any(
+        large.fullmatch(between) and small.match(text, right.end) for large, small in _TWO_UNITS
+    ):
+        return True
     joins = _JOINS if last else {*_JOINS, ",", ", and", ", or"}
     return len(between) < _MAX_UNIT and between.strip().lower() in joins
 

@@ -94,15 +94,22 @@ def heads_options(text: str, cue: tuple[int, int], place: int) -> bool:
     return _is_list(part, heads) if heads else _is_row(part, opens, mark)
 
 
-def is_only_named(text: str, cue: re.Match[str], place: int) -> bool:
-    """Say whether the letter here is only the name of an option of which something is said."""
+def are_told_in_turn(text: str) -> bool:
+    """Say whether a text goes through its options as ``Answer A: ...``, ``Answer B: ...``."""
+    return len({told.group("letter").upper() for told in _TOLD.finditer(text)}) > 1
+
+
+def is_only_named(text: str, cue: re.Match[str], place: int, *, in_turn: bool) -> bool:
+    """Say whether the letter here is only the name of an option of which something is said.
+
+    `in_turn` is what are_told_in_turn says of the text.
+    """
     if cue.group().lower() not in {"answer", "answers"} or not _NAMED.match(text, cue.end(), place):
         return False
     if _OWN.search(text[max(0, cue.start() - 16) : cue.start()]):
         return False
-    if _TOLD.match(text, cue.start()):
-        near = _TOLD.finditer(text, max(0, cue.start() - _MAX_LIST), place + _MAX_LIST)
-        return any(told.group("letter") != text[place] for told in near)
+    if in_turn and _TOLD.match(text, cue.start()):
+        return True
     return _SAID_OF.match(text, place + 1) is not None
 
 

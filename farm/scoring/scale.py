@@ -23,7 +23,7 @@ _WORDS = {
 }
 _WORD = re.compile("|".join(_WORDS), re.IGNORECASE)
 # up to three in a row; not "5 hundred-dollar bills"
-_IN_A_ROW = rf"(?:[\s~]?(?:{'|'.join(_WORDS)})s?(?![\w-])){{1,3}}+"
+_IN_A_ROW = rf"(?:[\s~-]?(?:{'|'.join(_WORDS)})s?(?![\w-])){{1,3}}+"
 _SPACE = r"(?:\\[,;: ]|[\s~]){0,2}"
 _MARKS = "\u2030\u2031"  # per thousand, per ten thousand: parts of a percent
 
