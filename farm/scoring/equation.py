@@ -8,10 +8,11 @@ taken would be a guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from farm.scoring.numeral import Spot
+from farm.scoring.operand import POWER
 
 _RELATION = re.compile(r"(?<![<>!=:])==?(?![=>])|[\u2248\u2243\u2245]|\\(?:approx|simeq|cong)\b")
 # what may stand between a cue and the number that is directly behind it
@@ -21,7 +22,10 @@ _LEAD = re.compile(
     r"|so|thus|hence|therefore|then|clearly|equal\s+to|equals)(?![A-Za-z]),?)*+",
     re.IGNORECASE,
 )
-_SIGN = r"(?:[+*/\u00d7\u00f7\u00b7\u22c5]|\*\*|\\(?:times|cdot|div|pm)(?![a-z])|x(?=\s?\d))"
+_SIGN = (
+    r"(?:[+*/\u00d7\u00f7\u00b7\u22c5]|\*\*|\\(?:times|cdot|div|pm)(?![a-z])"
+    r"|(?<![A-Za-z])x(?=\s?(?:[($\u00a3\u20ac]?\d|\Z)))"
+)
 _DASH = r"[-\u2212\u2010-\u2014\ufe63]"
 _OPENS = r"(?:\s|\\left|\\\(|[({$\u00a3\u20ac\[]){0,6}"
 _CLOSES = r"(?:\s|\\[)\],; ]|[)\]}$]){0,6}"
@@ -37,7 +41,7 @@ _OPERATION = (
     rf"(?:{_SIGN}{_OPENS}(?:{_FIGURE}|[A-Za-z](?![A-Za-z]))"
     rf"|{_DASH}{_OPENS}(?:{_FIGURE}|[b-zA-HJ-Z](?![A-Za-z])))"
 )
-_SUM_AFTER = re.compile(rf"{_CLOSES}{_OPERATION}|\^")
+_SUM_AFTER = re.compile(rf"{_CLOSES}{_OPERATION}|{POWER}")
 # before an equals sign also words make an expression, and units may stand inside it
 _SIDE_AFTER = re.compile(
     rf"{_CLOSES}{_UNIT}(?:{_OPERATION}"
@@ -53,6 +57,7 @@ _NEXT_UNKNOWN = re.compile(
     r"(?:[\s$]|\\[ ,;]|\\q?quad){0,4}(?:[,;]|(?:and|or)(?![A-Za-z])|\\text\s?\{[^{}]{0,9}\})"
     r"(?:[\s$]|\\[ ,;]|\\q?quad|(?:and|or)(?![A-Za-z])){0,4}[A-Za-z](?:_\{?\w{1,4}\}?)?[\s$]{0,4}\Z"
 )
+_INDEX = re.compile(r"_\{[^{}]{0,10}\Z")
 _MAX_JOIN = 60  # characters between two numbers of one sum
 _BEFORE = 12  # characters looked back for a sign
 _EXPRESSION = "only parts of an expression"
@@ -72,7 +77,7 @@ def answering(text: str, start: int, end: int, found: Sequence[Spot]) -> Side:
     first and is not the first part of an expression answers; else the last side of an equation
     that is one whole number does.
     """
-    relations = [one.span() for one in _RELATION.finditer(text, start, end)]
+    relations = [one.span() for one in _relations(text, start, end)]
     first = found[0]
     lead = _LEAD.match(text, start, first.start)
     is_direct = lead is not None and lead.end() == first.start
@@ -101,7 +106,14 @@ def in_sum(text: str, left: Spot, right: Spot) -> str:
 
 def has_relation(text: str, start: int, end: int) -> bool:
     """Say whether a part of a text equates anything."""
-    return _RELATION.search(text, start, end) is not None
+    return next(_relations(text, start, end), None) is not None
+
+
+def _relations(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """Yield what equates two sides; not what stands in an index, as in a sum from i = 1."""
+    for relation in _RELATION.finditer(text, start, end):
+        if not _INDEX.search(text, max(start, relation.start() - _BEFORE), relation.start()):
+            yield relation
 
 
 def _last_side(

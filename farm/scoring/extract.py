@@ -37,6 +37,8 @@ _THINKING_OPENS = re.compile(
 )
 _THINKING_CLOSES = re.compile(r"</think>|\[/think\]", re.IGNORECASE)
 _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+# the marks that go with Arabic digits: percent, decimal point, thousands, comma
+_WIDE |= {0x066A: ord("%"), 0x066B: ord("."), 0x066C: ord(","), 0x060C: ord(",")}
 
 
 def answer_start(reply: str) -> int | None:
@@ -60,5 +62,5 @@ def answer_start(reply: str) -> int | None:
 
 
 def narrow(text: str) -> str:
-    """Turn full-width ASCII into ASCII, character for character, so that places hold."""
+    """Turn full-width ASCII and Arabic marks into ASCII, one for one, so that places hold."""
     return text if text.isascii() else text.translate(_WIDE)

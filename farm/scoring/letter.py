@@ -16,15 +16,23 @@ from typing import Final
 import msgspec
 
 from farm.scoring.extract import Extracted, answer_start, narrow, nothing
+from farm.scoring.options import (
+    are_told_in_turn,
+    heads_options,
+    is_joined,
+    is_only_named,
+    is_spoken_of,
+)
 from farm.scoring.plain import plain
 
 ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 # Every loop below is possessive and bounded: hostile text cannot make it go back and forth.
 _CUE = re.compile(
-    r"(?<![A-Za-z])(?:answers?|ans|antwort|r\u00e9ponse|respuesta|resposta|risposta"
+    r"(?<![A-Za-z])(?<!</)(?:answers?|ans|antwort|r\u00e9ponse|respuesta|resposta|risposta"
     r"|choose|select|pick|go\s{1,4}with|(?:correct|right|best)\s{1,4}(?:option|choice|letter|one)"
-    r"|my\s{1,4}(?:choice|pick))(?![A-Za-z])"
+    r"|my\s{1,4}(?:final\s{1,4}|best\s{1,4})?(?:choice|pick))(?![A-Za-z])"
+    r"|(?<=[\"'])(?:choice|selection|selected|letter)(?=[\"']\s{0,4}:)"
     r"|\u7b54\u6848|\u7b54\u3048|\u6b63\u89e3|\u9009\u62e9?|\\f?box(?:ed)?(?=\{)",
     re.IGNORECASE,
 )
@@ -58,9 +66,19 @@ _PAIRED = re.compile(
 _ASKED = re.compile(
     r"[^.!?\r\n]{0,40}\?|\s{1,4}(?:only\s{1,4})?(?:if|unless|when|provided)(?![A-Za-z])"
 )
+# somebody else's choice, or one that could be made: "many students choose A"
+_OTHERS = re.compile(
+    r"(?<!\w)(?:might|may|could|who|tempt(?:ed|ing)\s{1,4}to"
+    r"|(?:(?:(?:some|many|most)\s{1,4})?(?:people|students|readers|candidates|others|they|someone)"
+    r"|(?:some|many|most)(?=\s{1,4}(?:would|will|do|have|wrongly)\b))"
+    r"(?:\s{1,4}(?!I\b|we\b)\w{1,12}){0,3})"
+    r"\s{1,4}(?:\w{1,10}ly\s{1,4})?\Z",
+    re.IGNORECASE,
+)
 _MAX_CLAUSE = 120
 _REJECTED = re.compile(
-    r"(?:wrong|incorrect|false|not|no|never|bad)(?:\s+an?|\s+the)?\s*\Z", re.IGNORECASE
+    r"(?:wrong|incorrect|false|not|no|never|bad|other|second|next)(?:\s+an?|\s+the)?\s*\Z",
+    re.IGNORECASE,
 )
 _OPENERS = (
     r"[*_`\"'$(\[{\u201c\u2018\u00ab\u2039\u3010\u300c\u300e]|</?[a-z]{1,10}>"
@@ -68,7 +86,7 @@ _OPENERS = (
     r"|\\[(\[,]"
 )
 _FILLER = re.compile(
-    rf"(?:\s+|[:=>\u2013\u2014-]|{_OPENERS}|(?:is|are|was|would|will|should|must|seems|to|be|therefore|thus"
+    rf"(?:\s+|[:=>\u2013\u2014\u2192\u21d2\u27a1\u279c\u2705\u2714\u2713\ufe0f-]|{_OPENERS}|(?:is|are|was|would|will|should|must|seems|to|be|therefore|thus"
     r"|clearly|definitely|option|choice|letter|question|problem|this|for|the|correct|best|right|final|answer|ist|est|es"
     r"|\u00e8)(?![A-Za-z\u00c0-\u024f])|\u662f|\u4e3a|\u70ba|\u306f){0,24}+",
     re.IGNORECASE,
@@ -93,14 +111,11 @@ _VOID = re.compile(
 _JOIN = re.compile(
     r"(?:\s{0,8}+(?:[,/&+;|\u3001\uff0c]|\(?(?:or|and|nor|oder|und|ou|et|y|o|as\s{1,4}well\s{1,4}as)\b"
     r"|\\(?:text|mathrm)\s?\{\s{0,4}(?:or|and)\s{0,4}\}|\u6216|\u548c)){1,4}+"
-    rf"\s{{0,8}}+(?:{_OPENERS}|(?:option|choice|letter|answer)\s{{1,4}}){{0,8}}+"
-    r"|\s{0,4}[(\[](?=[A-Z][)\]])",
+    rf"\s{{0,8}}+(?:{_OPENERS}|(?:option|choice|letter|answer|also|maybe|perhaps)\s{{1,4}}){{0,8}}+"
+    r"|[ \t]{0,4}[(\[](?=[A-Z][)\]])",
     re.IGNORECASE,
 )
 _NEXT_ALONE = re.compile(r"[ \t]+[A-Z](?=[ \t]*(?:[.!]?[ \t]*$))", re.MULTILINE)
-_PREDICATE = re.compile(
-    r"\s+(?:is|are|was|isn|can|could|would|does|has|looks|seems|being|cannot|may|might)\b"
-)
 _DENIED = re.compile(
     r"\s+(?:is|was|are|would\s+be|seems)\s+(?:not\b|wrong|incorrect|false|invalid|out\b)"
     r"|\s+(?:isn|wasn|can)['\u2019]t|\s+cannot\b",
@@ -109,7 +124,7 @@ _DENIED = re.compile(
 _QUESTIONED = re.compile(r"\s{0,4}\?|\s{1,4}(?:only\s{1,4})?(?:if|unless)(?![A-Za-z])")
 _GOES_ON = re.compile(
     r"[ \t]+(?!(?:because|since|as|and|or|is|was|which|for|due|but|while|with|where|given|would"
-    r"|seems|by|from|has|can)\b)[a-z0-9]"
+    r"|seems|by|from|has|can)\b|not\s[A-Z]\b|rather\sthan|instead\sof)[a-z0-9]"
 )
 _TWO = "two letters in one claim"
 _SPOKEN = re.compile(r"\w")
@@ -180,16 +195,21 @@ def letter(prediction: str, targets: Sequence[str]) -> float:
 
 def _cued(text: str) -> Iterator[tuple[int, Extracted]]:
     """Yield place and claim behind each cue: a letter, or that it names none or several."""
+    in_turn = are_told_in_turn(text)
     for cue in _CUE.finditer(text):
+        begin = max(0, cue.start() - _MAX_CLAUSE)
         if _REJECTED.search(text[max(0, cue.start() - 16) : cue.start()]):
             continue
-        if _is_hedged(text, cue.start()):
+        if _is_hedged(text, cue.start()) or _OTHERS.search(text, begin, cue.start()):
             continue
         filler = _FILLER.match(text, cue.end())
         place = filler.end() if filler else cue.end()
         if _VOID.match(text, place):
             yield place, nothing(f"no letter behind {cue.group()!r}")
-        elif _is_claim(text, place) and not _lists_options(text, place):
+        elif _is_claim(text, place) and not (
+            heads_options(text, cue.span(), place)
+            or is_only_named(text, cue, place, in_turn=in_turn)
+        ):
             yield place, _judged(text, place, f"behind {cue.group()!r}")
 
 
@@ -240,23 +260,11 @@ def _judged(text: str, place: int, rule: str) -> Extracted:
     end = closers.end() if closers else place + 1
     join = _JOIN.match(text, end)
     second = join is not None and _is_claim(text, join.end())
-    if join and second and not _PREDICATE.match(text, join.end() + 1):
+    if join and second and not is_spoken_of(text, join.end() + 1):
         return nothing(_TWO)
-    if _NEXT_ALONE.match(text, end):
+    if _NEXT_ALONE.match(text, end) or is_joined(text, place):
         return nothing(_TWO)
     return Extracted(text=text[place].upper(), start=place, end=place + 1, rule=rule)
-
-
-def _lists_options(text: str, place: int) -> bool:
-    """Say whether the letter here only heads the first of several options, as in a question."""
-    mark = text[place + 1 : place + 2]
-    if mark not in {")", ".", ":"}:
-        return False
-    following = chr(ord(text[place]) + 1) + mark
-    # a question's options stand close together
-    return (
-        re.search(rf"\s[*_(]{{0,3}}{re.escape(following)}", text[place : place + 2000]) is not None
-    )
 
 
 def _line_alone(text: str) -> Extracted | None:
@@ -305,6 +313,8 @@ def _headed(text: str) -> Extracted | None:
     if len(places) != 1:
         return None
     place = places[0]
+    if heads_options(text, (place, place), place):
+        return None
     return Extracted(
         text=text[place], start=place, end=place + 1, rule="heads the only option named"
     )

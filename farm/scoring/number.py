@@ -33,8 +33,37 @@ _DENIED = re.compile(
 _JOINS = frozenset(("or", "and", "&", "and/or"))
 # the letters of a unit (but for a lone variable) and what leads to its power
 _UNIT = re.compile(
-    r"(?:\\[,; ]|[\s~])*+(?:\\(?:text|mathrm|rm)\s?\{)?\s*+(?![abefijknp-rt-z](?![A-Za-z]))"
-    r"[A-Za-z\u00b5/\u00b7. ]{1,16}+\}?\s?\^\s?\{?\s?"
+    r"(?:\\[,; ]|[\s~])*+(?:\\(?:text|mathrm|rm)\s?\{)?[\s~]*+(?![abefijknp-rt-z](?![A-Za-z]))"
+    r"(?:[A-Za-z\u00b5/\u00b7. ]|\\cdot\s|\\,){1,16}+\}?\s?\^\s?\{?\s?[-\u2212]?"
+)
+# what may lead to a number in a box: words, a mark of a choice, how it is set; no unknown
+_LEAD_IN_BOX = re.compile(
+    r"(?:[\s$~*_\"'\u201c\u2018(){}\[\]:,.#=]|\\left(?![A-Za-z])|\\q?quad(?![A-Za-z])"
+    r"|\\[(\[,;:{!$ ]|\\(?:text|math)[a-z]*+|\\(?:displaystyle|rm|bf|mbox|f?box(?:ed)?|color|large"
+    r"|approx|simeq|cong|pounds|euro|yen)(?![A-Za-z])|[^\W\d_]{2,}+|[A-Ja-j][).:]|a(?=\s[a-z]{2}))*+"
+)
+# an unknown behind a number, which in prose is a unit
+_UNKNOWN_IN_BOX = re.compile(r"(?:\s|~|\\[,;: ]){0,4}[pt](?![A-Za-z])")
+# one amount in two units: "5 ft 6 in", "5 hours and 30 minutes"
+_TWO_UNITS = tuple(
+    (
+        re.compile(rf"\s?(?:{large})(?![A-Za-z])[\s,]*+(?:and\s)?"),
+        re.compile(rf"\s?(?:{small})(?![A-Za-z])"),
+    )
+    for large, small in (
+        (r"ft\.?|feet|foot|['\u2032]", r"in|inch|inches|[\"\u2033]"),
+        (r"years?|yrs?", r"months?|weeks?|days?"),
+        (r"months?|weeks?", r"days?"),
+        (r"days?", r"hours?|hrs?|h"),
+        (r"hours?|hrs?|h", r"minutes?|mins?|m"),
+        (r"minutes?|mins?|m|['\u2032]", r"seconds?|secs?|s|[\"\u2033]"),
+        (r"pounds?|lbs?", r"ounces?|oz|pence"),
+        (r"dollars?|euros?", r"cents?"),
+        (r"kilograms?|kg", r"grams?|g"),
+        (r"kilomet(?:er|re)s?|km", r"met(?:er|re)s?|m"),
+        (r"met(?:er|re)s?|m", r"centimet(?:er|re)s?|cm"),
+        (r"degrees?|\u00b0", r"minutes?|['\u2032]"),
+    )
 )
 _MAX_UNIT = 40
 _MAX_SENTENCE = 1000
@@ -75,6 +104,8 @@ def read_number(reply: str) -> Reading:
         return Reading(nothing(f"several numbers {rule}"), None)
     if rule == _IN_BOX and text.startswith("!", chosen.end):
         return Reading(nothing(f"a factorial {rule}"), None)
+    if rule == _IN_BOX and _is_term(text, start, end, chosen):
+        return Reading(nothing(f"only parts of an expression {rule}"), None)
     if _is_shared(text, found, last=last):
         return Reading(nothing(f"two numbers {rule}"), None)
     if not last and _DENIED.search(text, start, chosen.start):
@@ -106,6 +137,15 @@ def _is_part(text: str, found: Sequence[Spot]) -> bool:
     return sign == "sign" or (sign == "dash" and has_relation(text, start, found[-1].start))
 
 
+def _is_term(text: str, start: int, end: int, chosen: Spot) -> bool:
+    """Say whether the number of a box stands in it beside an unknown or a comparison."""
+    if _UNKNOWN_IN_BOX.match(text, chosen.end, end):
+        return True
+    if has_relation(text, start, end):
+        return False
+    return _LEAD_IN_BOX.fullmatch(text, start, chosen.start) is None
+
+
 def _is_unit(text: str, amount: Spot, raised: Spot) -> bool:
     between = text[amount.end : raised.start]
     return len(between) < _MAX_UNIT and _UNIT.fullmatch(between) is not None
@@ -117,6 +157,10 @@ def _is_shared(text: str, found: Sequence[Spot], *, last: bool) -> bool:
         return False
     left, right = found[-2:] if last else found[:2]
     between = text[left.end : right.start]
+    if len(between) < _MAX_UNIT and any(
+        large.fullmatch(between) and small.match(text, right.end) for large, small in _TWO_UNITS
+    ):
+        return True
     joins = _JOINS if last else {*_JOINS, ",", ", and", ", or"}
     return len(between) < _MAX_UNIT and between.strip().lower() in joins
 

@@ -13,14 +13,21 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from farm.scoring.operand import (
+    CURRENCY,
+    MINUS,
+    MINUS_CLASS,
+    changed_after,
+    is_changed_before,
+    is_end_of_range,
+    is_share,
+)
+from farm.scoring.scale import PERCENT, SCALE, SCALE_GOES_ON, factor
+
 MAX_DIGITS: Final = 4000  # below the interpreter's own limit; a longer numeral has no value
 MAX_EXPONENT: Final = 10_000  # a power beyond this would only serve to fill the memory
 
-_MINUS: Final = "-\u2212\u2010\u2011\u2012\u2013\ufe63"
-_MINUS_CLASS = re.escape(_MINUS)  # a bare hyphen in a class would make a range
-_SIGN = rf"[+{_MINUS_CLASS}]"
-_CURRENCY: Final = "$\u00a2\u00a3\u00a5\u20a9\u20aa\u20ac\u20b9\u20bd\u20ba"
-
+_SIGN = rf"[+{MINUS_CLASS}]"
 _GAP = r"(?:\{,\}|\\[,\x20]|[\u00a0\u2009\u202f'\u2019_~])"  # thousands gaps with no other use
 _GROUPED = rf"\d{{1,3}}(?:(?:,\d{{3}})+|(?:{_GAP}\d{{3}})+|(?:,\d{{2}})+,\d{{3}})(?!\d)"
 _UNSIGNED = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d+)?|\.\d+)"
@@ -55,27 +62,9 @@ _NUMERAL = re.compile(
     """,
     re.VERBOSE,
 )
-# What may not follow: it makes of the numeral a part of something else.
-# Possessive: what a failed part has read is not read again.
-_SPOILT = re.compile(
-    rf"(?:[.,:/'_^{_MINUS_CLASS}]*+[A-Za-z]{{0,3}}+[.,:/^]*+\d++)++|[kKMBT](?![A-Za-z])"
-    # a variable, a factorial in a formula, a power (but for a degree sign)
-    r"|[abefijnp-rt-z](?![A-Za-z])|!(?=\s?[}$/*\\])|\s?\^(?!\s?\{?\s?\\circ)|\*\*(?=[\w({\\+-])"
-    r"|\s?(?:bn|mn|tn)\b|\s?[\u5341\u767e\u5343\u4e07\u842c\u4ebf\u5104\u5146]"
-)
-_PERCENT = re.compile(r"\s?(?:\\?%|\uff05|\uff0c?percent\b|per\s?cent\b)")
-_SCALE = re.compile(r"\s(thousand|million|billion|trillion)\b", re.IGNORECASE)
-_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-# What makes a numeral a part of an expression whose value is another.
-_ROOT_BEFORE = re.compile(r"(?:\\sqrt\s?(?:\[\d{1,3}\]\s?)?\{?|\u221a\s?\(?|(?:\\pm|\u00b1)\s?)\Z")
-_FACTOR_AFTER = re.compile(r"\s?(?:\\(?:pi|sqrt|log|ln|sin|cos|tan|pm)\b|[\u03c0\u221a\u00b1])")
 # What stands before an exponent or a TeX index, which is no number of its own.
 _RAISED = re.compile(r"(?:\^\s?[{(]?|_\{)\s?\Z")
 _NEGATED = re.compile(r"(?<![A-Za-z])(?:minus|negative)\s{1,2}\Z", re.IGNORECASE)
-# "-(5)", a dash that may be a minus, and a lone minus that may be the mark of a list
-_MAYBE_NEGATIVE = re.compile(rf"[{_MINUS_CLASS}]\s?\(\s?\Z|(?:^|[\s({{=:])\u2014\s?\Z")
-_LONE_MINUS = re.compile(rf"(?:^|[\r\n])[ \t]*[{_MINUS_CLASS}][ \t]+\Z")
-_LONE_END = re.compile(r"[ \t]*[.!]?[ \t]*(?:[\r\n]|\Z)")
 _HIGH = str.maketrans(_SUPERSCRIPTS, "0123456789-")
 
 
@@ -125,7 +114,7 @@ def valued(spot: Spot) -> Numeral:
     """Compute the value of what was found."""
     value = None if spot.found is None else _value(spot.found)
     if value is not None:
-        value *= _SCALES.get(spot.scale, 1) * (-1 if spot.negative else 1)
+        value *= factor(spot.scale) * (-1 if spot.negative else 1)
     return Numeral(spot.start, spot.end, value, percent=spot.percent, currency=spot.currency)
 
 
@@ -134,33 +123,43 @@ def _completed(text: str, found: re.Match[str], floor: int, stop: int) -> Spot:
     start, negative, currency = _prefix(text, found.start(), floor)
     end = found.end()
     left = text[max(0, start - 16) : start]
-    spoilt = _SPOILT.match(text, end, stop) or _FACTOR_AFTER.match(text, end, stop)
     raised = _RAISED.search(left) is not None
-    if not negative and _NEGATED.search(left):
-        negative = True
-    if spoilt or raised or _is_partial(text, found, left, stop):
+    spoilt = changed_after(text, end, stop)
+    if spoilt or raised or is_changed_before(text, start, found.start(), end, stop):
         stopped = spoilt.end() if spoilt else end
         return Spot(start, stopped, None, False, "", False, currency, raised)
-    scale = _SCALE.match(text, end, stop)
+    if not negative and _NEGATED.search(left):
+        negative = True
+    scale = SCALE.match(text, end, stop)
+    word = scale.group() if scale else ""
     end = scale.end() if scale else end
-    percent = _PERCENT.match(text, end, stop)
+    percent = PERCENT.match(text, end, stop)
     if percent:
         end, currency = percent.end(), ""
+        word += percent.group().strip()
     elif currency == "$" and text[end : end + 1] == "$":
         currency = ""  # "$42$" is TeX, not money
-    elif not currency and text[end : end + 1] and text[end] in _CURRENCY:
+    elif not currency and text[end : end + 1] and text[end] in CURRENCY:
         currency, end = text[end], end + 1
-    word = scale.group(1).lower() if scale else ""
+    goes_on = _goes_on(text, found, end, stop, scaled=scale is not None, priced=currency != "")
+    if goes_on:
+        return Spot(start, goes_on, None, False, "", False, currency, raised=False)
     return Spot(start, end, found, negative, word, percent is not None, currency, raised=False)
 
 
-def _is_partial(text: str, found: re.Match[str], left: str, stop: int) -> bool:
-    """Say whether what stands before a numeral leaves open what the whole is worth."""
-    if _ROOT_BEFORE.search(text[max(0, found.start() - 14) : found.start()]):
-        return True
-    if _MAYBE_NEGATIVE.search(left):
-        return True
-    return bool(_LONE_MINUS.search(left) and _LONE_END.match(text, found.end(), stop))
+def _goes_on(
+    text: str, found: re.Match[str], end: int, stop: int, *, scaled: bool, priced: bool
+) -> int:
+    """Return the end of what a numeral with its unit is only a part of, or 0."""
+    more = changed_after(text, end, stop) if end > found.end() else None
+    if more is None and scaled:
+        more = SCALE_GOES_ON.match(text, end, stop)
+    if more is None and priced:
+        more = is_end_of_range(text, end, stop)
+    if more is not None:
+        return more.end()
+    of_another = end > found.end() or found["under"] or found["tex_above"] or found["vulgar"]
+    return end if of_another and is_share(text, end, stop) else 0
 
 
 def _prefix(text: str, start: int, floor: int) -> tuple[int, bool, str]:
@@ -171,19 +170,19 @@ def _prefix(text: str, start: int, floor: int) -> tuple[int, bool, str]:
     currency = ""
     place = start
     before = place - 1 if text[place - 1 : place] != " " else place - 2
-    if before >= floor and text[before] in _CURRENCY:
+    if before >= floor and text[before] in CURRENCY:
         currency, place = text[before], before
         if place > floor and text[place - 1] == "\\":
             place -= 1  # a TeX dollar
     sign = place - 1
-    if sign >= floor and text[sign] in _MINUS + "+" and _is_unary(text, sign):
-        if not currency and sign > floor and text[sign - 1] in _CURRENCY:
+    if sign >= floor and text[sign] in MINUS + "+" and _is_unary(text, sign):
+        if not currency and sign > floor and text[sign - 1] in CURRENCY:
             currency, sign_start = text[sign - 1], sign - 1  # "$-5"
         else:
             sign_start = sign
         return sign_start, text[sign] != "+", currency
     # "x = - 5": a spaced minus is a sign only behind something that awaits a value
-    if sign > floor and text[sign] == " " and text[sign - 1] in _MINUS:
+    if sign > floor and text[sign] == " " and text[sign - 1] in MINUS:
         left = text[max(0, sign - 9) : sign - 1].rstrip()
         if left and left[-1] in "=([{:\u2248":
             return sign - 1, True, currency
@@ -235,8 +234,8 @@ def _tex_fraction(whole: str | None, above: str, below: str) -> Fraction | None:
 
 def _signed(text: str) -> Fraction | None:
     bare = text.strip("{} \t\r\n")
-    value = _decimal(bare.lstrip("+" + _MINUS))
-    return -value if value is not None and bare[0] in _MINUS else value
+    value = _decimal(bare.lstrip("+" + MINUS))
+    return -value if value is not None and bare[0] in MINUS else value
 
 
 def _scaled(part: dict[str, str | None]) -> Fraction | None:
@@ -261,10 +260,10 @@ def _scaled(part: dict[str, str | None]) -> Fraction | None:
 
 def _integer(text: str) -> int | None:
     bare = text.strip("{} \t\r\n")
-    digits = bare.lstrip("+" + _MINUS)
+    digits = bare.lstrip("+" + MINUS)
     if not digits.isdecimal() or len(digits) > MAX_DIGITS:
         return None
-    return -int(digits) if bare[0] in _MINUS else int(digits)
+    return -int(digits) if bare[0] in MINUS else int(digits)
 
 
 def _decimal(text: str) -> Fraction | None:
