@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from farm.core.case import Group
 from farm.core.cost import Spending
 from farm.core.isolation import Isolation
 from farm.core.plan import ScorerName
@@ -108,8 +109,8 @@ class Envelope(Struct, frozen=True, kw_only=True):
     """The whole report. Maps are keyed by model id; `error` is there on failure only.
 
     `runs` says which recorded run each model's figures are of, `cases` every verdict where they
-    are listed, `groups` which of these belong together (a cluster, or the samples of a task, by
-    model and case id) where any do and their ids do not say so, `corpus` the published figures
+    are listed, `groups` what tasks and clusters these name, by model and case id (of an evaluation
+    whose ids say so themselves: for cases that are not listed yet), `corpus` the published figures
     beside bleu_4, `passes` pass@k and pass^k where tasks were sampled more than once, `costs` what
     asking has cost so far: an attempt fact.
     """
@@ -131,7 +132,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
     passes: dict[str, tuple[Passes, ...]] | UnsetType = UNSET
     costs: Costs | UnsetType = UNSET
     cases: dict[str, tuple[CaseResult, ...]] | UnsetType = UNSET
-    groups: dict[str, dict[str, str]] | UnsetType = UNSET
+    groups: dict[str, dict[str, Group]] | UnsetType = UNSET
 
 
 def build_envelope(
