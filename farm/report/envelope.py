@@ -62,8 +62,8 @@ class Accuracy(Struct, frozen=True, kw_only=True):
 class Signature(Struct, frozen=True, kw_only=True):
     """How the figures were made: enough to make them again.
 
-    `lines` holds one printable line a model: metric, post-process, n, missing, interval method,
-    level, seed.
+    `lines` holds one printable line a model: metric, post-process, n and missing (both tasks),
+    unscored (trials, where there are any), interval method, level, seed.
     """
 
     metrics: tuple[str, ...]
@@ -251,6 +251,7 @@ def _signature(
 ) -> Signature:
     metrics = tuple(sorted({_metric(run) for run in rows}))
     post = tuple(sorted({str(run.metadata.get("post_process", "none")) for run in rows}))
+    lost = Counter(run.model_id for run in rows if not run.scored)
     return Signature(
         metrics=metrics,
         post_processes=post,
@@ -260,7 +261,9 @@ def _signature(
         lines={
             row.model_id: (
                 f"metric:{'+'.join(metrics)}|post:{'+'.join(post)}|n:{row.tasks_completed}"
-                f"|missing:{row.n_missing}|ci:{row.ci_method}|level:{level:g}|seed:{seed}"
+                f"|missing:{row.n_missing}"
+                + (f"|unscored:{lost[row.model_id]}" if lost[row.model_id] else "")
+                + f"|ci:{row.ci_method}|level:{level:g}|seed:{seed}"
             )
             for row in board
         },
