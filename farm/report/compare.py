@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from farm.core.plan import seed_of
+from farm.core.plan import TASKS, seed_of
 from farm.errors import SpecError
 from farm.report.grouped import clusters_of
 from farm.report.side import RunSide, aligned, clusters_by_task, scores_by_task
@@ -199,7 +199,12 @@ def _check_same(first: RunSide, second: RunSide, *, common: bool) -> None:
     if first.scorer != second.scorer:
         raise SpecError(
             f"{first.label!r} was scored by {first.scorer!r} and {second.label!r} by "
-            f"{second.scorer!r}: score one of them again with the other's scorer"
+            f"{second.scorer!r}: "
+            + (
+                "an evaluation is judged by its tasks and cannot be scored again"
+                if any(side.scorer.startswith(f"{TASKS}@") for side in (first, second))
+                else "score one of them again with the other's scorer"
+            )
         )
     if first.tasks_sha256 != second.tasks_sha256 and not common:
         raise SpecError(

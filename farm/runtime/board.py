@@ -160,7 +160,7 @@ def _check_together(recordings: Sequence[Recorded]) -> None:
         if run.scorer != first.scorer:
             raise SpecError(
                 f"{first.model!r} was scored by {first.scorer!r} and {run.model!r} by "
-                f"{run.scorer!r}: score one of them again with `farm rescore`"
+                f"{run.scorer!r}: {_way_out(first, run)}"
             )
     names = [run.model for run in recordings]
     for name in names:
@@ -169,6 +169,12 @@ def _check_together(recordings: Sequence[Recorded]) -> None:
                 f"two stores hold predictions of {name!r}: tell them apart by a --name for each "
                 "--store, in the same order"
             )
+
+
+def _way_out(first: Recorded, run: Recorded) -> str:
+    if first.asked or run.asked:
+        return "an evaluation is judged by its tasks and cannot be scored again, report each alone"
+    return "score one of them again with `farm rescore`"
 
 
 def _identity(runs: Sequence[Recorded]) -> dict[str, str]:

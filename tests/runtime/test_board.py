@@ -11,7 +11,7 @@ from farm.report.side import RunSide
 from farm.runtime.board import envelope_of, gather
 from farm.runtime.casebook import case_rows
 from farm.runtime.sides import side_of
-from tests.runtime.recordings import case, recording
+from tests.runtime.recordings import case, evaluation, recording
 
 TEN = [case(f"c{i}", "yes" if i < 7 else "no") for i in range(10)]
 
@@ -105,6 +105,16 @@ def test_runs_that_cannot_be_ranked_together_are_refused() -> None:
     other = recording([case("c0", "yes", expected="no")], model="b")
     with pytest.raises(SpecError, match="'c0' has other right answers in the run of 'b'"):
         gather([one, other])
+
+
+def test_an_evaluation_is_not_sent_to_be_scored_again() -> None:
+    """`farm rescore` refuses evaluations: there is no other way than apart."""
+    asked = evaluation({"a": "c"}, shards=1, done=1)
+    for runs in ([asked, recording(TEN, model="b")], [recording(TEN, model="b"), asked]):
+        with pytest.raises(SpecError, match="cannot be scored again, report each alone"):
+            gather(runs)
+        with pytest.raises(SpecError, match=r"judged by its tasks and cannot be scored again$"):
+            compare_runs(*map(side_of, runs))
 
 
 def report(*runs_in_order: int, shards: int) -> bytes:
