@@ -88,11 +88,12 @@ def targets_of(case: Answered) -> tuple[str, ...]:
 class Group(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a case shares with others; empty where it names none.
 
-    `task`: the one it is a sample of; a case without is a task of its own. `cluster`: the one that
-    its task is in.
+    `task`: the one it is a sample of, and `sample` which; a case without is a task of its own.
+    `cluster`: the one that its task is in.
     """
 
     task: str = ""
+    sample: int = 0
     cluster: str = ""
 
 
@@ -106,6 +107,9 @@ class Grouped(Protocol):
     def task(self) -> str | UnsetType: ...  # noqa: D102  as in Case
 
     @property
+    def sample(self) -> int | UnsetType: ...  # noqa: D102  as in Case
+
+    @property
     def cluster(self) -> str | UnsetType: ...  # noqa: D102  as in Case
 
 
@@ -113,7 +117,9 @@ def group_of(case: Grouped) -> Group | None:
     """Give what a case shares with others; None where it names nothing but itself."""
     task = case.task if case.task and case.task != case.id else ""
     cluster = case.cluster or ""
-    return Group(task=task, cluster=cluster) if task or cluster else None
+    if not (task or cluster):
+        return None
+    return Group(task=task, sample=(case.sample or 0) if task else 0, cluster=cluster)
 
 
 def texts_of(case: Case) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from farm.core.plan import TASKS, seed_of
 from farm.errors import SpecError
 from farm.report.grouped import clusters_of
-from farm.report.side import RunSide, aligned, clusters_by_task, scores_by_task
+from farm.report.side import RunSide, aligned, check_samples, clusters_by_task, scores_by_task
 from farm.report.text import MINUS, chance, count, markdown, share, signed, signed_span
 from farm.stats.intervals import Interval
 from farm.stats.means import cluster_codes
@@ -76,9 +76,12 @@ def compare_runs(
 
     Tasks of one cluster are no independent evidence: they get the clustered test. Runs of
     other tasks are refused unless `common` asks to pair what both have; another scorer is always
-    refused, and so is a task in two clusters. Bootstraps are seeded by tasks and scorer.
+    refused, and so is a sample that is there twice, or a task in two clusters. Bootstraps are
+    seeded by tasks and scorer.
     """
     _check_same(first, second, common=common)
+    check_samples(first)
+    check_samples(second)
     first, second = aligned(first, second), aligned(second, first)
     one, two = scores_by_task(first), scores_by_task(second)
     tasks = sorted(one.keys() & two.keys())

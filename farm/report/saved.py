@@ -115,7 +115,7 @@ def _side(
             for case, trial in zip(listed, trials, strict=True)
         ]
         trials += [_trial(case_id, path) for case_id in groups]  # of what is pending
-        groups = {trial.question: Group(task=trial.task) for trial in trials}
+        groups = {trial.question: Group(task=trial.task, sample=trial.sample) for trial in trials}
     else:
         check_more_is_better(scorer.name)
     return RunSide(

@@ -18,6 +18,8 @@ from farm.core.case import Group
 from farm.errors import SpecError
 from farm.report.grouped import GroupedFigures, Sample, clusters_of, grouped_figures
 
+NUMBER_SAMPLES = "number repeated answers by `sample`, or name groups of tasks by `category`"
+
 
 class Judged(Struct, frozen=True, kw_only=True):
     """How one case ended; `score` is None where it could not be scored."""
@@ -64,8 +66,25 @@ def aligned(side: RunSide, other: RunSide) -> RunSide:
     for case_id, group in other.groups.items():
         known = groups.get(case_id, Group())
         if group.task and not known.task and case_id in side.cases:
-            groups[case_id] = replace(known, task=group.task)
+            groups[case_id] = replace(known, task=group.task, sample=group.sample)
     return replace(side, groups=groups)
+
+
+def check_samples(side: RunSide) -> None:
+    """Refuse two cases that are the same sample of one task, as a leaderboard does: `SpecError`.
+
+    Else cases that name by `task` what they have in common would be taken for one task.
+    """
+    first: dict[tuple[str, int], str] = {}
+    for case_id in {**side.cases, **side.groups} if side.groups else ():
+        group = side.groups.get(case_id, Group())
+        task = group.task or case_id
+        other = first.setdefault((task, group.sample), case_id)
+        if other != case_id:
+            raise SpecError(
+                f"{side.label!r}: cases {other!r} and {case_id!r} are both sample {group.sample} "
+                f"of task {task!r}: {NUMBER_SAMPLES}"
+            )
 
 
 def clusters_by_task(*sides: RunSide) -> dict[str, str]:
@@ -99,9 +118,13 @@ def scores_by_task(side: RunSide) -> dict[str, float]:
 
 
 def figures_of(side: RunSide) -> GroupedFigures | None:
-    """Return a run's accuracy over tasks, its interval and its range; None without any case."""
+    """Return a run's accuracy over tasks, its interval and its range; None without any case.
+
+    Raises `SpecError` on a sample that is there twice and on a task in two clusters.
+    """
     if not side.planned:
         return None
+    check_samples(side)
     samples = [
         Sample(task=side.task_of(one), score=judged.score, correct=judged.correct)
         for one, judged in side.cases.items()

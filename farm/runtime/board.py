@@ -21,6 +21,7 @@ from farm.errors import SpecError
 from farm.report.caution import FLATTERING, cautions
 from farm.report.envelope import Envelope, RunIdentity, build_envelope, failed
 from farm.report.grouped import clusters_of
+from farm.report.side import NUMBER_SAMPLES
 from farm.runtime.corpora import corpus_of, judged_by_bleu
 from farm.runtime.trials import Facts, Recorded, facts, given, trial
 from farm.scoring.corpus import CorpusScore
@@ -123,8 +124,7 @@ class _Reader:
         if first != case.id:
             raise SpecError(
                 f"model {run.model!r}: cases {first!r} and {case.id!r} are both sample "
-                f"{row.sample} of task {row.task_id!r}: number repeated answers by `sample`, "
-                "or name groups of tasks by `category`"
+                f"{row.sample} of task {row.task_id!r}: {NUMBER_SAMPLES}"
             )
         self._hold_cluster(case)
         if self._compared:

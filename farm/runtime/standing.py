@@ -33,6 +33,7 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     task: str | UnsetType = UNSET
+    sample: int | UnsetType = UNSET
     cluster: str | UnsetType = UNSET
 
 

@@ -145,7 +145,7 @@ def test_a_reason_shows_as_many_digits_as_it_takes_to_see_it():
 
 def test_an_accuracy_is_not_below_itself_by_its_last_bit():
     """Tasks of 0, 0 and 3/5: the mean is 1/5, which floats make 0.19999999999999998."""
-    groups = {f"case-{place:03}": Group(task=f"t{place // 5}") for place in range(15)}
+    groups = in_tasks_of(5, 15)
     run = side("run", "w" * 10 + "cccww", groups=groups)
     passed = decide_gate(run, min_accuracy=0.2)
     assert (passed.accuracy, passed.verdict) == (0.19999999999999998, "passed")
@@ -229,8 +229,11 @@ def test_a_pass_that_could_not_have_failed_says_underpowered():
     )
 
 
-def in_tasks_of(size: int) -> dict[str, Group]:
-    return {f"case-{place:03}": Group(task=f"t{place // size}") for place in range(200)}
+def in_tasks_of(size: int, count: int = 200) -> dict[str, Group]:
+    return {
+        f"case-{place:03}": Group(task=f"t{place // size}", sample=place % size)
+        for place in range(count)
+    }
 
 
 def test_samples_and_clusters_that_all_fall_alike_are_a_regression():
@@ -265,7 +268,7 @@ def test_samples_and_clusters_that_all_fall_alike_are_a_regression():
 
 def test_a_task_weighs_the_same_however_often_it_was_sampled():
     """A has 8 samples, all right, B, C and D one each, wrong: 1 of 4 tasks; of cases, 8 of 11."""
-    groups = {f"case-{place:03}": Group(task="A") for place in range(8)}
+    groups = in_tasks_of(8, 8)
     run = side("run", "c" * 8 + "w" * 3, groups=groups)
     failed = decide_gate(run, min_accuracy=0.7)
     assert (failed.verdict, failed.accuracy, failed.n) == ("regression", 0.25, 11)
@@ -280,7 +283,7 @@ def test_a_task_weighs_the_same_however_often_it_was_sampled():
 def test_copies_of_one_answer_are_no_evidence():
     """Five of ten tasks lost: McNemar 2 / 2^5, whether each was asked once or four times."""
     once = compare_runs(side("a", "c" * 10), side("b", "w" * 5 + "c" * 5))
-    groups = {f"case-{place:03}": Group(task=f"t{place // 4}") for place in range(40)}
+    groups = in_tasks_of(4, 40)
     often = compare_runs(
         side("a", "c" * 40, groups=groups), side("b", "w" * 20 + "c" * 20, groups=groups)
     )
@@ -294,7 +297,7 @@ def test_copies_of_one_answer_are_no_evidence():
 
 def test_samples_that_one_run_lost_leave_their_task_to_the_others():
     """t0: (1 + 0) / 2 against 1 of one scored; t1: nothing scored in b, so it is left out."""
-    groups = {f"case-{place:03}": Group(task=f"t{place // 2}") for place in range(4)}
+    groups = in_tasks_of(2, 4)
     found = compare_runs(side("a", "cwcc", groups=groups), side("b", "ocoo", groups=groups))
     assert (found.n, found.mean_first, found.mean_second) == (1, 0.5, 1.0)
     assert found.only_first == ("case-002", "case-003")
@@ -305,10 +308,23 @@ def test_samples_that_one_run_lost_leave_their_task_to_the_others():
 
 def test_a_task_is_known_by_the_run_that_names_it():
     """What a case is a sample of is no part of what makes it the same case in two runs."""
-    groups = {f"case-{place:03}": Group(task="t") for place in range(4)}
+    groups = in_tasks_of(4, 4)
     for one, two in (({}, groups), (groups, {})):
         found = compare_runs(side("a", "cccw", groups=one), side("b", "wwcw", groups=two))
         assert (found.n, found.unit, found.difference) == (1, "task", -0.5)
+
+
+def test_cases_that_only_share_the_name_of_a_task_are_refused():
+    """Else a hundred cases of one `task` would be compared as one; a leaderboard says the same."""
+    run = side("run", "cc", groups={f"case-{place:03}": Group(task="maths") for place in range(2)})
+    message = (
+        "'run': cases 'case-000' and 'case-001' are both sample 0 of task 'maths': number repeated "
+        "answers by `sample`, or name groups of tasks by `category`"
+    )
+    with pytest.raises(SpecError, match=message):
+        decide_gate(run, min_accuracy=0.5)
+    with pytest.raises(SpecError, match=message):
+        compare_runs(side("base", "cc"), run)
 
 
 def test_a_task_in_two_clusters_is_refused_by_name():

@@ -96,9 +96,9 @@ def test_an_evaluation_pairs_with_its_saved_report_and_its_tasks_hold_samples_to
     assert set(board.cases) == {"t0|0", "t0|1", "t1|0", "t1|1"}
     assert board.groups == {
         "t0|0": Group(task="t0"),
-        "t0|1": Group(task="t0"),
+        "t0|1": Group(task="t0", sample=1),
         "t1|0": Group(task="t1"),
-        "t1|1": Group(task="t1"),
+        "t1|1": Group(task="t1", sample=1),
     }
     with pytest.raises(SpecError, match="'f': case 'a' is no trial"):
         read_saved(saved(cases={"m": [CASE]}, runs=runs), path="f")
