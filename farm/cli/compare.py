@@ -6,6 +6,7 @@ import click
 
 from farm.cli import deliver, options
 from farm.cli.kinds import FilledPath
+from farm.cli.main import fail
 from farm.cli.overwriting import check_result
 from farm.cli.sides import place_of, read_pair
 
@@ -28,10 +29,18 @@ common = click.option(
 )
 @deliver.output
 @options.quiet
+@click.pass_context
 def command(
-    first: str, second: str, common: bool, kind: str, output: str | None, quiet: bool
+    ctx: click.Context,
+    /,
+    first: str,
+    second: str,
+    common: bool,
+    kind: str,
+    output: str | None,
+    quiet: bool,
 ) -> None:
-    """Compare run B with run A, paired by case id.
+    """Compare run B with run A, paired by task.
 
     A and B are stores, or reports that were saved with their cases listed. Runs of other tasks,
     or of another scorer, are refused.
@@ -53,3 +62,6 @@ def command(
         else render_comparison_json(comparison).decode()
     )
     deliver.deliver([text], output)
+    if not comparison.n:
+        fail(f"{two.label!r} and {one.label!r} have no scored case in common")
+        ctx.exit(1)

@@ -18,6 +18,7 @@ output = click.option(
     "--output",
     metavar="FILE",
     type=FilledPath(),
+    callback=lambda _ctx, _param, path: None if path == "-" else path,  # as for every input
     help="Write here instead of stdout; the file is replaced whole.",
 )
 

@@ -28,9 +28,9 @@ def check_written(
     for store in stores:
         folder = os.path.realpath(store)
         if any(_same(place, folder) for place in _upwards(os.path.realpath(path))):
-            raise UsageError(
-                f"{option} {path!r} is inside of the store {store!r}: give a file outside of it"
-            )
+            what = "directory" if option == "--into" else "file"
+            place = f"{option} {path!r} is inside of the store {store!r}"
+            raise UsageError(f"{place}: give a {what} outside of it")
         linked = os.path.isfile(path) and os.stat(path).st_nlink > 1
         if linked and any(_same(path, file) for file in _files(folder)):
             raise UsageError(f"{option} {path!r} is a file of the store {store!r}: give another")

@@ -7,7 +7,7 @@ import os
 import msgspec
 
 from farm.errors import SpecError
-from farm.report.compare import RunSide
+from farm.report.side import RunSide
 from farm.store.directory import DirectoryStore, exists
 from farm.wiring import open_store
 

@@ -85,26 +85,41 @@ def targets_of(case: Answered) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*head, *case.targets)))
 
 
+class Group(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a case shares with others; empty where it names none.
+
+    `task`: the one it is a sample of, and `sample` which; a case without is a task of its own.
+    `cluster`: the one that its task is in.
+    """
+
+    task: str = ""
+    sample: int = 0
+    cluster: str = ""
+
+
 class Grouped(Protocol):
     """Any view of a record that has what it shares with others."""
+
+    @property
+    def id(self) -> str: ...  # noqa: D102  as in Case
 
     @property
     def task(self) -> str | UnsetType: ...  # noqa: D102  as in Case
 
     @property
+    def sample(self) -> int | UnsetType: ...  # noqa: D102  as in Case
+
+    @property
     def cluster(self) -> str | UnsetType: ...  # noqa: D102  as in Case
 
 
-def group_of(case: Grouped) -> str | None:
-    """Name what a case belongs to: its cluster, else the task that it is a sample of."""
-    if case.cluster:
-        return f"cluster {case.cluster}"
-    return f"task {case.task}" if case.task else None
-
-
-def joined(groups: dict[str, str]) -> dict[str, str]:
-    """Return the groups of cases by id, none at all where no two cases share one."""
-    return groups if len(set(groups.values())) < len(groups) else {}
+def group_of(case: Grouped) -> Group | None:
+    """Give what a case shares with others; None where it names nothing but itself."""
+    task = case.task if case.task and case.task != case.id else ""
+    cluster = case.cluster or ""
+    if not (task or cluster):
+        return None
+    return Group(task=task, sample=(case.sample or 0) if task else 0, cluster=cluster)
 
 
 def texts_of(case: Case) -> Iterator[tuple[str, str]]:

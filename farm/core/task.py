@@ -146,7 +146,9 @@ def _decode(line: bytes) -> object:
             parse_float=_finite,
         )
     except json.JSONDecodeError as error:
-        detail = f"{error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
+        # some of its messages end in an "at" already
+        what = error.msg.removesuffix(" at")
+        detail = f"{what[:1].lower()}{what[1:]} at column {error.colno}"
         raise _BadLine("bad_json", detail) from error
     except RecursionError as error:
         raise _BadLine("bad_json", "nested too deeply to be read") from error

@@ -13,16 +13,21 @@ from typing import IO
 from farm.core.task import MAX_LINE_BYTES, TaskCheck, validate_lines
 from farm.errors import SpecError
 
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")  # gzip, zstd: neither begins a text
+_MAGIC = 4
+
 
 def validate_file(path: str | os.PathLike[str]) -> TaskCheck:
     """Check every line of a task file.
 
     A bad line never stops the check. Raises SpecError only where there are no lines to
-    check: the file is missing, a directory or unreadable, or holds no task line at all.
+    check: the file is missing, a directory, unreadable or compressed, or holds no task line at all.
     """
     shown = os.fspath(path)
     try:
         with open(path, "rb") as stream:
+            if stream.peek(_MAGIC).startswith(_PACKED):
+                raise SpecError(f"{shown!r}: is compressed; unpack it, a task file is plain text")
             check = validate_lines(_numbered_lines(stream))
     except FileNotFoundError as error:
         raise SpecError(f"{shown!r}: there is no such file; give a JSON Lines file") from error

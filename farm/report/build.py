@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from farm.core.case import Group
 from farm.core.isolation import Isolation, weakest
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
@@ -137,20 +138,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     detail: bool
     shards: Sequence[ShardView]
     receipts: Sequence[ReceiptView]
-    groups: Mapping[str, str] | UnsetType = UNSET  # of cases, by id: a cluster, or a task's samples
+    groups: Mapping[str, Group] | UnsetType = UNSET  # of cases that name one, by id
     worker_events: Sequence[WorkerEvent] | UnsetType = UNSET
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """What a report shows case by case, by shard; `texts` are the receipt files' exact bytes.
 
-    `groups` are by case id, none where no two cases belong together.
+    `groups` are by case id, of those that name one; the ids of an evaluation say so themselves.
     """
 
     case_ids: Mapping[str, Sequence[str]]
     receipts: Mapping[str, Receipt]
     texts: Mapping[str, bytes]
-    groups: Mapping[str, str] = msgspec.field(default_factory=dict)
+    groups: Mapping[str, Group] = msgspec.field(default_factory=dict)
 
 
 def build(

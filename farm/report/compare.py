@@ -6,53 +6,23 @@ scorers is not a difference between two models. Where runs come from is for the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
-from farm.core.plan import seed_of
+from farm.core.plan import TASKS, seed_of
 from farm.errors import SpecError
+from farm.report.grouped import clusters_of
+from farm.report.side import RunSide, aligned, check_samples, clusters_by_task, scores_by_task
 from farm.report.text import MINUS, chance, count, markdown, share, signed, signed_span
-from farm.stats.arrays import Ints
 from farm.stats.intervals import Interval
 from farm.stats.means import cluster_codes
 from farm.stats.pairwise import compare_scores
 
 _CHANGES_SHOWN = 50
 NO_SPREAD = "All differences are equal: the interval has no width, which is not certainty."
-
-
-class Judged(Struct, frozen=True, kw_only=True):
-    """How one case ended; `score` is None where it could not be scored."""
-
-    correct: bool
-    score: float | None
-    outcome: str
-
-
-class RunSide(Struct, frozen=True, kw_only=True):
-    """One run as a comparison sees it: what it measured, with what, and every case by id.
-
-    `groups` says which cases belong together (one cluster, or samples of one task), for those of
-    which it is known. `pending` counts the cases that have no verdict yet and are not in `cases`,
-    `post_process` names what was done to answers before they were scored.
-    """
-
-    label: str
-    tasks_sha256: str
-    scorer: str  # name and version, such as "exact_match@1"
-    complete: bool
-    cases: Mapping[str, Judged]
-    groups: Mapping[str, str] = msgspec.field(default_factory=dict)
-    pending: int = 0
-    post_process: str = "none"
-
-    @property
-    def planned(self) -> int:
-        """How many cases there are, with a verdict or without."""
-        return len(self.cases) + self.pending
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -64,14 +34,16 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """The second run against the first, over the cases both scored.
+    """The second run against the first, over the `n` tasks both scored.
 
-    `difference` is second minus first: of scores where any is a part of a point, else of
-    verdicts. `fixed`: wrong before and correct after; `broken`: the reverse. `only_first`,
-    `only_second`: ids without a scored partner, left out. `detectable`: the smallest true
-    difference the test would have shown with 80 % power; None, for `detectable_reason`, where
-    nothing up to 1 would have been. `incomplete`: runs that have shards without a receipt.
-    `signature`: how the figures were made.
+    A task weighs the same however often it was sampled: each run's scored cases of a task are
+    averaged first. `unit` is "task" where any task has several, else "case", which is then the
+    same. `difference` is second minus first, of scores, which are verdicts where no score is a part
+    of a point. `fixed`: cases wrong before and correct after; `broken`: the reverse. `only_first`,
+    `only_second`: ids of cases left out, since they have no score or the other run none on their
+    task. `detectable`: the smallest true difference the test would have shown with 80 % power;
+    None, for `detectable_reason`, where nothing up to 1 would have been. `incomplete`: runs that
+    have shards without a receipt. `signature`: how the figures were made.
     """
 
     schema_version: int = 1
@@ -79,6 +51,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     first: str
     second: str
     n: int
+    unit: Literal["case", "task"]
     mean_first: float | None
     mean_second: float | None
     difference: float | None
@@ -99,41 +72,42 @@ class Comparison(Struct, frozen=True, kw_only=True):
 def compare_runs(
     first: RunSide, second: RunSide, *, common: bool = False, level: float = 0.95
 ) -> Comparison:
-    """Pair the runs by case id and test the difference.
+    """Pair the runs by task and test the difference.
 
-    Cases that belong together are no independent evidence: they get the clustered test. Runs of
+    Tasks of one cluster are no independent evidence: they get the clustered test. Runs of
     other tasks are refused unless `common` asks to pair what both have; another scorer is always
-    refused. Bootstraps are seeded by tasks and scorer.
+    refused, and so is a sample that is there twice, or a task in two clusters. Bootstraps are
+    seeded by tasks and scorer.
     """
     _check_same(first, second, common=common)
-    ids = sorted(
-        case_id
-        for case_id, judged in first.cases.items()
-        if judged.score is not None
-        and (other := second.cases.get(case_id)) is not None
-        and other.score is not None
-    )
-    paired = set(ids)
-    graded = any(_partial(side.cases[case_id]) for case_id in ids for side in (first, second))
+    check_samples(first)
+    check_samples(second)
+    first, second = aligned(first, second), aligned(second, first)
+    one, two = scores_by_task(first), scores_by_task(second)
+    tasks = sorted(one.keys() & two.keys())
     before, after = (
-        np.array([_value(side.cases[case_id], graded=graded) for case_id in ids], dtype=np.float64)
-        for side in (first, second)
+        np.array([values[task] for task in tasks], dtype=np.float64) for values in (one, two)
     )
-    groups = group_codes(ids, first.groups or second.groups)
+    clusters = clusters_of(tasks, clusters_by_task(first, second))
     seed = seed_of([first.tasks_sha256, second.tasks_sha256], first.scorer)
-    verdict = compare_scores(after, before, clusters=groups, level=level, seed=seed)
-    changed = [
-        Change(id=one, before=first.cases[one].outcome, after=second.cases[one].outcome)
-        for one in ids
-        if first.cases[one].correct != second.cases[one].correct
-    ]
+    verdict = compare_scores(
+        after,
+        before,
+        clusters=None if clusters is None else cluster_codes([clusters[task] for task in tasks]),
+        level=level,
+        seed=seed,
+    )
+    changed = _changes_between(first, second)
+    left_out = [_left_out_of(side, set(tasks)) for side in (first, second)]
+    used = [len(side.cases) - len(out) for side, out in zip((first, second), left_out, strict=True)]
     return Comparison(
         first=first.label,
         second=second.label,
-        n=len(ids),
-        mean_first=float(before.mean()) if ids else None,
-        mean_second=float(after.mean()) if ids else None,
-        difference=float((after - before).mean()) if ids else None,
+        n=len(tasks),
+        unit="case" if used == [len(tasks)] * 2 else "task",
+        mean_first=float(before.mean()) if tasks else None,
+        mean_second=float(after.mean()) if tasks else None,
+        difference=float((after - before).mean()) if tasks else None,
         interval=verdict.interval,
         test=verdict.test,
         p_value=verdict.p_value,
@@ -142,12 +116,12 @@ def compare_runs(
         detectable_reason=verdict.detectable.reason,
         fixed=tuple(change for change in changed if second.cases[change.id].correct),
         broken=tuple(change for change in changed if first.cases[change.id].correct),
-        only_first=tuple(sorted(first.cases.keys() - paired)),
-        only_second=tuple(sorted(second.cases.keys() - paired)),
+        only_first=left_out[0],
+        only_second=left_out[1],
         incomplete=tuple(side.label for side in (first, second) if not side.complete),
         signature=(
-            f"metric:{first.scorer}|post:{first.post_process}|n:{len(ids)}"
-            f"|missing:{first.planned - len(ids)}+{second.planned - len(ids)}"
+            f"metric:{first.scorer}|post:{first.post_process}|n:{len(tasks)}"
+            f"|missing:{first.planned - used[0]}+{second.planned - used[1]}"
             f"|test:{verdict.test}|ci:{verdict.interval.method}|level:{level:g}|seed:{seed}"
         ),
     )
@@ -193,7 +167,7 @@ def _sentences(comparison: Comparison) -> list[str]:
         show = "does not show" if comparison.n == 1 else "do not show"
         said = [
             "Not separated: this is not proof that they are equal, only that "
-            f"{count(comparison.n, 'case')} {show} a difference."
+            f"{count(comparison.n, comparison.unit)} {show} a difference."
         ]
         if comparison.detectable is None:
             said.append(f"None could have been shown: {comparison.detectable_reason}.")
@@ -220,14 +194,20 @@ def _left_out(label: str, ids: tuple[str, ...]) -> list[str]:
         return []
     more = f" and {len(ids) - _CHANGES_SHOWN:,} more" if len(ids) > _CHANGES_SHOWN else ""
     names = ", ".join(map(markdown, ids[:_CHANGES_SHOWN]))
-    return [f"Without a scored partner, {count(len(ids), 'case')} of {label}: {names}{more}.", ""]
+    cases = count(len(ids), "case")
+    return [f"Left out, for want of a score on both sides, {cases} of {label}: {names}{more}.", ""]
 
 
 def _check_same(first: RunSide, second: RunSide, *, common: bool) -> None:
     if first.scorer != second.scorer:
         raise SpecError(
             f"{first.label!r} was scored by {first.scorer!r} and {second.label!r} by "
-            f"{second.scorer!r}: score one of them again with the other's scorer"
+            f"{second.scorer!r}: "
+            + (
+                "an evaluation is judged by its tasks and cannot be scored again"
+                if any(side.scorer.startswith(f"{TASKS}@") for side in (first, second))
+                else "score one of them again with the other's scorer"
+            )
         )
     if first.tasks_sha256 != second.tasks_sha256 and not common:
         raise SpecError(
@@ -237,16 +217,23 @@ def _check_same(first: RunSide, second: RunSide, *, common: bool) -> None:
         )
 
 
-def group_codes(ids: Sequence[str], groups: Mapping[str, str]) -> Ints | None:
-    """Return a code for each case, equal where cases belong together; None where none do."""
-    # the marks keep a case that is its own group apart from groups of its name
-    keys = [f"in {groups[one]}" if one in groups else f"own {one}" for one in ids]
-    return cluster_codes(keys) if len(set(keys)) < len(keys) else None
+def _changes_between(first: RunSide, second: RunSide) -> list[Change]:
+    """List the cases that both scored and of which the verdict differs, by id."""
+    return [
+        Change(id=one, before=before.outcome, after=after.outcome)
+        for one, before in sorted(first.cases.items())
+        if before.score is not None
+        and (after := second.cases.get(one)) is not None
+        and after.score is not None
+        and before.correct != after.correct
+    ]
 
 
-def _partial(judged: Judged) -> bool:
-    return judged.score not in (None, 0.0, 1.0)
-
-
-def _value(judged: Judged, *, graded: bool) -> float:
-    return (judged.score or 0.0) if graded else float(judged.correct)
+def _left_out_of(side: RunSide, tasks: set[str]) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            one
+            for one, judged in side.cases.items()
+            if judged.score is None or side.task_of(one) not in tasks
+        )
+    )

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from farm.core.case import Group
 from farm.core.cost import Spending
 from farm.core.isolation import Isolation
 from farm.core.plan import ScorerName
@@ -61,8 +62,8 @@ class Accuracy(Struct, frozen=True, kw_only=True):
 class Signature(Struct, frozen=True, kw_only=True):
     """How the figures were made: enough to make them again.
 
-    `lines` holds one printable line a model: metric, post-process, n, missing, interval method,
-    level, seed.
+    `lines` holds one printable line a model: metric, post-process, n and missing (both tasks),
+    unscored (trials, where there are any), interval method, level, seed.
     """
 
     metrics: tuple[str, ...]
@@ -108,8 +109,8 @@ class Envelope(Struct, frozen=True, kw_only=True):
     """The whole report. Maps are keyed by model id; `error` is there on failure only.
 
     `runs` says which recorded run each model's figures are of, `cases` every verdict where they
-    are listed, `groups` which of these belong together (a cluster, or the samples of a task, by
-    model and case id) where any do and their ids do not say so, `corpus` the published figures
+    are listed, `groups` what tasks and clusters these name, by model and case id (of an evaluation
+    whose ids say so themselves: for cases that are not listed yet), `corpus` the published figures
     beside bleu_4, `passes` pass@k and pass^k where tasks were sampled more than once, `costs` what
     asking has cost so far: an attempt fact.
     """
@@ -131,7 +132,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
     passes: dict[str, tuple[Passes, ...]] | UnsetType = UNSET
     costs: Costs | UnsetType = UNSET
     cases: dict[str, tuple[CaseResult, ...]] | UnsetType = UNSET
-    groups: dict[str, dict[str, str]] | UnsetType = UNSET
+    groups: dict[str, dict[str, Group]] | UnsetType = UNSET
 
 
 def build_envelope(
@@ -250,6 +251,7 @@ def _signature(
 ) -> Signature:
     metrics = tuple(sorted({_metric(run) for run in rows}))
     post = tuple(sorted({str(run.metadata.get("post_process", "none")) for run in rows}))
+    lost = Counter(run.model_id for run in rows if not run.scored)
     return Signature(
         metrics=metrics,
         post_processes=post,
@@ -259,7 +261,9 @@ def _signature(
         lines={
             row.model_id: (
                 f"metric:{'+'.join(metrics)}|post:{'+'.join(post)}|n:{row.tasks_completed}"
-                f"|missing:{row.n_missing}|ci:{row.ci_method}|level:{level:g}|seed:{seed}"
+                f"|missing:{row.n_missing}"
+                + (f"|unscored:{lost[row.model_id]}" if lost[row.model_id] else "")
+                + f"|ci:{row.ci_method}|level:{level:g}|seed:{seed}"
             )
             for row in board
         },

@@ -7,7 +7,6 @@ only because cases have no score does not pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -15,21 +14,37 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from farm.errors import UsageError
-from farm.report.compare import NO_SPREAD, Comparison, RunSide, compare_runs, group_codes
+from farm.report.compare import NO_SPREAD, Comparison, compare_runs
 from farm.report.junit import JunitCase, JunitSuite
-from farm.report.text import chance, count, markdown, share, signed, signed_span, span, unmarked
+from farm.report.side import RunSide, figures_of
+from farm.report.text import (
+    chance,
+    count,
+    exact,
+    markdown,
+    share,
+    share_apart,
+    signed,
+    signed_apart,
+    signed_span,
+    span,
+    unmarked,
+)
 from farm.stats.intervals import Interval
 from farm.stats.means import mean_interval
 
+_ROUNDING = 1e-12  # what a last bit may add to a mean, so that it seems past a threshold
+_TOO_LOW, _REGRESSED = "accuracy", "regression"  # how the reasons begin
 EXIT_CODES = {"passed": 0, "regression": 5, "incomplete": 6}
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
     """The verdict, its reasons, and what it rests on.
 
-    `accuracy` and `interval` are of the run, over its `n` scored cases; `lowest` and `highest` are
-    what the accuracy over all its cases could become were the `unscored` ones all wrong or all
-    right. `underpowered`: it passed, but a worse model could have passed too with this few cases.
+    `accuracy` and `interval` are of the run, over its `n` scored cases, of which tasks weigh the
+    same; `lowest` and `highest` are what the accuracy over all its cases could become were the
+    `unscored` ones all wrong or all right: the figures of `farm run` and `farm report`.
+    `underpowered`: it passed, but a worse model could have passed too with this few cases.
     `exit_code` is what the command ends with.
     """
 
@@ -66,14 +81,14 @@ def decide_gate(
     """
     check_thresholds(min_accuracy, max_regression, baselined=baseline is not None)
     comparison = None if baseline is None else compare_runs(baseline, run, common=common)
-    scored = {one: judged for one, judged in run.cases.items() if judged.score is not None}
-    interval = _interval(run, sorted(scored))
-    correct = sum(judged.correct for judged in scored.values())
-    accuracy = correct / len(scored) if scored else None
-    unscored = run.planned - len(scored)
+    figures = figures_of(run)
+    accuracy = None if figures is None else figures.accuracy
+    interval = mean_interval([]) if figures is None else figures.accuracy_interval
+    scored = sum(judged.score is not None for judged in run.cases.values())
+    unscored = run.planned - scored
     missing = _incomplete(run, baseline, comparison)
     reasons = missing or [
-        *_too_low(accuracy, interval, min_accuracy, n=len(scored)),
+        *_too_low(accuracy, interval, min_accuracy, n=scored),
         *_regressed(comparison, max_regression),
     ]
     if not reasons and unscored:
@@ -89,16 +104,16 @@ def decide_gate(
         reasons=tuple(reasons),
         underpowered=verdict == "passed"
         and (_could_be_lower(interval, min_accuracy) or _could_hide(comparison, max_regression)),
-        n=len(scored),
+        n=scored,
         unscored=unscored,
         accuracy=accuracy,
-        lowest=correct / run.planned if run.planned else None,
-        highest=(correct + unscored) / run.planned if run.planned else None,
+        lowest=None if figures is None else figures.lowest,
+        highest=None if figures is None else figures.highest,
         interval=interval,
         detectable=None if comparison is None else comparison.detectable,
         comparison=comparison,
         signature=(
-            f"metric:{run.scorer}|post:{run.post_process}|n:{len(scored)}|missing:{unscored}"
+            f"metric:{run.scorer}|post:{run.post_process}|n:{scored}|missing:{unscored}"
             f"|ci:{interval.method}|level:{interval.level:g}|seed:none"
         ),
     )
@@ -113,10 +128,8 @@ def render_gate_markdown(result: GateResult) -> str:
     """Return the verdict and what it rests on, for a step summary."""
     lines = [f"**Gate: {result.verdict}**" + (" (underpowered)" if result.underpowered else ""), ""]
     lines += [f"- {markdown(reason)}" for reason in result.reasons]
-    lines.append(
-        f"- accuracy {share(result.accuracy)}, {result.interval.level * 100:g}% CI "
-        f"{span(result.interval.lo, result.interval.hi)}, {count(result.n, 'case')}"
-    )
+    if not _says(result, _TOO_LOW):
+        lines.append(f"- accuracy {share(result.accuracy)}, {_basis(result.interval, result.n)}")
     if result.unscored:
         lines.append(
             f"- {count(result.unscored, 'case')} without a score: over all cases the accuracy lies "
@@ -125,11 +138,11 @@ def render_gate_markdown(result: GateResult) -> str:
     if result.interval.reason and result.n:
         lines.append(f"- no interval: {result.interval.reason}")
     if result.interval.degenerate:
-        lines.append("- all clusters are equal: the interval has no width, which is not certainty")
+        units = f"{_units(result.interval)}s"
+        lines.append(f"- all {units} are equal: the interval has no width, which is not certainty")
     if result.comparison is not None:
-        evidence = _evidence(result.comparison)
-        if not any(evidence in reason for reason in result.reasons):
-            lines.append(f"- {markdown(evidence)}")
+        if not _says(result, _REGRESSED):
+            lines.append(f"- {markdown(_evidence(result.comparison))}")
         if result.comparison.interval.degenerate:
             lines.append(f"- {NO_SPREAD[0].lower()}{NO_SPREAD[1:-1]}")
     if result.underpowered:
@@ -158,13 +171,6 @@ def gate_suite(result: GateResult) -> JunitSuite:
         ],
         properties=(("n", str(result.n)), ("underpowered", str(result.underpowered).lower())),
     )
-
-
-def _interval(run: RunSide, ids: Sequence[str]) -> Interval:
-    """Return the interval of the accuracy; cases that belong together are no independent ones."""
-    verdicts = [float(run.cases[one].correct) for one in ids]
-    groups = group_codes(ids, run.groups)
-    return mean_interval(verdicts, clusters=None if groups is None else groups.tolist())
 
 
 def check_thresholds(
@@ -199,6 +205,9 @@ def _hidden(
     common: bool,
 ) -> list[str]:
     """Return why a complete run that passes would not, were all its cases without a score wrong."""
+    figures = figures_of(run)
+    if figures is None:
+        return []
     worst = replace(
         run,
         cases={
@@ -207,16 +216,16 @@ def _hidden(
         },
     )
     lost = sum(judged.score is None for judged in run.cases.values())
-    correct = sum(judged.correct for judged in worst.cases.values())
-    lowest, highest = correct / len(worst.cases), (correct + lost) / len(worst.cases)
+    low = share(figures.lowest)
     reasons = []
-    if least is not None and lowest < least:
-        reasons.append(f"accuracy {share(lowest)} is below {least:g}")
+    if least is not None and _below(figures.lowest, least):
+        low = share_apart(figures.lowest, least)
+        reasons.append(f"{_TOO_LOW} {low} is below {exact(least)}")
     if baseline is not None:
         reasons += _regressed(compare_runs(baseline, worst, common=common), allowed)
     about = (
         f"{lost:,} of {count(len(run.cases), 'case')} of {run.label!r} have no score, its accuracy "
-        f"lies between {share(lowest)} and {share(highest)}"
+        f"lies between {low} and {share(figures.highest)}"
     )
     return [f"{about}; were they wrong: {reason}" for reason in reasons]
 
@@ -224,23 +233,43 @@ def _hidden(
 def _too_low(
     accuracy: float | None, interval: Interval, least: float | None, *, n: int
 ) -> list[str]:
-    if least is None or accuracy is None or accuracy >= least:
+    if least is None or accuracy is None or not _below(accuracy, least):
         return []
     return [
-        f"accuracy {share(accuracy)} is below {least:g} "
-        f"(95% CI {span(interval.lo, interval.hi)}, {count(n, 'case')})"
+        f"{_TOO_LOW} {share_apart(accuracy, least)} is below {exact(least)} ({_basis(interval, n)})"
     ]
+
+
+def _below(accuracy: float, least: float) -> bool:
+    return accuracy < least - _ROUNDING
+
+
+def _basis(interval: Interval, n: int) -> str:
+    """Return what an accuracy rests on: its interval, its cases, and how many units they make."""
+    units = ""
+    if interval.lo is not None and interval.n != n:
+        units = f" in {count(interval.n, _units(interval))}"
+    level = f"{interval.level * 100:g}% CI"
+    return f"{level} {span(interval.lo, interval.hi)}, {count(n, 'case')}{units}"
+
+
+def _units(interval: Interval) -> str:
+    return "cluster" if "cluster" in interval.method else "task"
 
 
 def _regressed(comparison: Comparison | None, allowed: float | None) -> list[str]:
     if comparison is None or comparison.difference is None or comparison.difference >= 0.0:
         return []
     # a drop of exactly the allowed size passes, also when its last bit says otherwise
-    too_far = allowed is not None and -comparison.difference > allowed + 1e-12
+    too_far = allowed is not None and -comparison.difference > allowed + _ROUNDING
     if too_far or (allowed is None and comparison.significant):
-        limit = "" if allowed is None else f", more than the allowed {allowed:g}"
-        return [f"regression{limit}: {_evidence(comparison)}"]
+        limit = "" if allowed is None else f", more than the allowed {exact(allowed)}"
+        return [f"{_REGRESSED}{limit}: {_evidence(comparison, allowed=allowed)}"]
     return []
+
+
+def _says(result: GateResult, what: str) -> bool:
+    return any(reason.startswith(what) for reason in result.reasons)
 
 
 def _could_be_lower(interval: Interval, least: float | None) -> bool:
@@ -268,10 +297,13 @@ def _could_hide(comparison: Comparison | None, allowed: float | None) -> bool:
     return seen > 0.0 and comparison.detectable > seen
 
 
-def _evidence(comparison: Comparison) -> str:
+def _evidence(comparison: Comparison, *, allowed: float | None = None) -> str:
+    """Say what a comparison found; a drop that is more than allowed shows that it is."""
+    drop = comparison.difference
     return (
-        f"{signed(comparison.difference)} against {comparison.first!r}, "
+        f"{signed(drop) if drop is None or allowed is None else signed_apart(drop, -allowed)} "
+        f"against {comparison.first!r}, "
         f"{signed_span(comparison.interval.lo, comparison.interval.hi)}, "
         f"{comparison.test.replace('_', ' ')} p {chance(comparison.p_value)}, "
-        f"{count(comparison.n, 'case')}, detectable {share(comparison.detectable)}"
+        f"{count(comparison.n, comparison.unit)}, detectable {share(comparison.detectable)}"
     )

@@ -76,14 +76,14 @@ def grouped_figures(
             keys.append("" if clusters is None else clusters[task])
     of_clusters = None if clusters is None else keys
     return GroupedFigures(
-        accuracy=_mean(shares) if shares else None,
+        accuracy=_share(shares) if shares else None,
         accuracy_interval=mean_interval(shares, clusters=of_clusters),
-        lowest=_mean(lowest),
-        highest=_mean(highest),
-        mean=_mean(means) if means else None,
+        lowest=_share(lowest),
+        highest=_share(highest),
+        mean=float(np.array(means).mean()) if means else None,
         mean_interval=mean_interval(means, clusters=of_clusters),
     )
 
 
-def _mean(values: list[float]) -> float:
-    return float(np.array(values).mean())
+def _share(values: list[float]) -> float:
+    return math.fsum(values) / len(values)

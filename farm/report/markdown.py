@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from farm.core.result import counts
 from farm.report.compare import NO_SPREAD
@@ -119,17 +119,36 @@ def all_row_warnings(envelope: Envelope) -> list[str]:
     return [
         note
         for row in envelope.leaderboard
-        for note in _row_warnings(row, envelope.outcomes.get(row.model_id, {}))
+        for note in (*_unscored(envelope, row.model_id), *_row_warnings(row))
     ]
 
 
-def _row_warnings(row: LeaderboardRow, outcomes: Mapping[str, int]) -> list[str]:
+def _unscored(envelope: Envelope, model: str) -> list[str]:
+    """Say how many of a model's cases have no score, and what they could make of its accuracy.
+
+    Also where each of its tasks has a sample that was scored, so that none is missing.
+    """
+    outcomes, accuracy = envelope.outcomes.get(model, {}), envelope.accuracy.get(model)
+    ends = {name: n for name, n in outcomes.items() if n and not counts(name)}
+    judged = accuracy is not None and accuracy.scored > 0  # else nobody gave verdicts
+    lost = accuracy.not_scored if accuracy is not None and judged else sum(ends.values())
+    if not lost:
+        return []
+    why = ", ".join(f"{name} {n:,}" for name, n in ends.items())
+    note = f"{model}: {lost:,} of {count(sum(outcomes.values()), 'case')} without a score"
+    note += f" ({why})" if why else ""
+    if accuracy is not None and judged:
+        bounds = f"between {share(accuracy.range_lo)} and {share(accuracy.range_hi)}"
+        note += f"; over all of them its accuracy lies {bounds}"
+    return [f"{note}."]
+
+
+def _row_warnings(row: LeaderboardRow) -> list[str]:
     name, notes = row.model_id, []
     if row.n_missing:
-        why = ", ".join(f"{one} {n}" for one, n in outcomes.items() if n and not counts(one))
         notes.append(
-            f"{name}: {count(row.n_missing, 'task')} without a score"
-            f"{f' (cases: {why})' if why else ''}; ranked below any complete model."
+            f"{name}: {count(row.n_missing, 'task')} without a score; "
+            "ranked below any complete model."
         )
     if "small_n" in row.ci_flags:
         notes.append(f"{name}: only {count(row.tasks_completed, 'task')}; the interval is rough.")

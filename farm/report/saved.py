@@ -12,13 +12,13 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from farm.core.case import joined
+from farm.core.case import Group
 from farm.core.plan import TASKS, ScorerName
 from farm.core.result import CaseResult, counts
 from farm.core.trial import Trial, read_trial
 from farm.errors import SpecError
-from farm.report.compare import Judged, RunSide
 from farm.report.envelope import RunIdentity
+from farm.report.side import Judged, RunSide
 from farm.scoring.registry import check_more_is_better
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def read_saved(data: bytes, *, path: str) -> RunSide:
         scorer=saved.scorer,
         complete=saved.complete,
         listed=[case for cases in lists for case in _listed(cases, path)],
-        groups=_decoded(saved.groups, dict[str, str], path=path),
+        groups=_decoded(saved.groups, dict[str, Group], path=path),
         cases=saved.dataset_cases,
         post_process=_post_of(_decoded(saved.signature, str, path=path)),
         path=path,
@@ -82,7 +82,7 @@ def _of_board(saved: _Saved, runs: Mapping[str, RunIdentity], *, path: str) -> R
         raise _not_one(len(runs), path)
     ((model, run),) = runs.items()
     cases = UNSET if isinstance(saved.cases, UnsetType) else saved.cases.get(model, UNSET)
-    groups = _decoded(saved.groups, dict[str, dict[str, str]], path=path)
+    groups = _decoded(saved.groups, dict[str, dict[str, Group]], path=path)
     return _side(
         label=model,
         tasks_sha256=run.tasks_sha256,
@@ -103,7 +103,7 @@ def _side(
     scorer: ScorerName,
     complete: bool,
     listed: Sequence[CaseResult],
-    groups: dict[str, str],
+    groups: dict[str, Group],
     cases: int,
     post_process: str,
     path: str,
@@ -114,7 +114,8 @@ def _side(
             msgspec.structs.replace(case, id=trial.question)
             for case, trial in zip(listed, trials, strict=True)
         ]
-        groups = {trial.question: f"task {trial.task}" for trial in trials}
+        trials += [_trial(case_id, path) for case_id in groups]  # of what is pending
+        groups = {trial.question: Group(task=trial.task, sample=trial.sample) for trial in trials}
     else:
         check_more_is_better(scorer.name)
     return RunSide(
@@ -123,7 +124,7 @@ def _side(
         scorer=f"{scorer.name}@{scorer.version}",
         complete=complete,
         cases=_judged(listed, path=path),
-        groups=joined(groups),
+        groups=groups,
         pending=max(0, cases - len(listed)),
         post_process=post_process or "none",
     )

@@ -148,7 +148,8 @@ def _pair_cell(found: tuple[PairwiseDiff, float] | None, *, same: bool) -> str:
         verdict = "ahead" if difference > 0 else "behind"
     return (
         f'<td class="{verdict}" title="{escape(tip)}">{signed(difference)}'
-        f"<small>{verdict}, p {chance(pair.p_holm)}{spread}</small>"
+        f"<small>{escape(signed_span(*ends) + spread)}</small>"
+        f"<small>{verdict}, p {escape(chance(pair.p_holm))}</small>"
         # a tip is for the mouse alone; readers of the text get it too
         f'<span class="vh">{escape(tip)}</span></td>'
     )

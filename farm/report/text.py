@@ -7,6 +7,7 @@ mentions, direction overrides and line breaks.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html import unescape
 
 # C0 and C1 controls, zero-width and direction marks: they hide or reorder what stands beside them
@@ -59,6 +60,11 @@ def share(value: float | None, digits: int = 3) -> str:
     return f"{scaled / scale:.{digits}f}"
 
 
+def share_apart(value: float, bound: float) -> str:
+    """Return a figure in [0, 1] with as many digits as tell it from a bound, three at least."""
+    return _apart(value, bound, lambda digits: share(value, digits))
+
+
 def span(lo: float | None, hi: float | None) -> str:
     """Return an interval as ``[0.301, 0.954]``; a dash where there is none."""
     if lo is None or hi is None:
@@ -73,12 +79,33 @@ def signed_span(lo: float | None, hi: float | None) -> str:
     return f"[{signed(lo)}, {signed(hi)}]"
 
 
-def signed(value: float | None) -> str:
+def signed(value: float | None, digits: int = 3) -> str:
     """Return a difference with its sign; a dash where there is none."""
     if value is None:
         return _DASH
+    text = f"{value:+.{digits}f}"
     # -0.0004 would print as -0.000
-    return f"{0.0:.3f}" if abs(value) < 0.0005 else f"{value:+.3f}"
+    return text if float(text) else f"{0.0:.{digits}f}"
+
+
+def signed_apart(value: float, bound: float) -> str:
+    """Return a difference with as many digits as tell it from a bound, three at least."""
+    return _apart(value, bound, lambda digits: signed(value, digits))
+
+
+def exact(value: float) -> str:
+    """Return a figure that somebody gave as it was given, or the like: 0.9 is 0.9."""
+    return f"{value:.12g}"
+
+
+def _apart(value: float, bound: float, show: Callable[[int], str]) -> str:
+    for digits in range(3, 16):
+        text = show(digits)
+        # "<0.001" is apart from what is not under 0.001
+        shown = float(text.removeprefix("<"))
+        if (shown <= bound) if text.startswith("<") else (shown < bound) == (value < bound):
+            return text
+    return show(16)
 
 
 def chance(p: float | None) -> str:

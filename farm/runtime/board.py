@@ -12,16 +12,18 @@ from hashlib import blake2b
 import msgspec
 from msgspec import UNSET
 
-from farm.core.case import group_of, joined, targets_of
+from farm.core.case import Group, group_of, targets_of
 from farm.core.isolation import weakest
 from farm.core.plan import seed_of
 from farm.core.result import CaseResult
+from farm.core.trial import Trial
 from farm.errors import SpecError
 from farm.report.caution import FLATTERING, cautions
 from farm.report.envelope import Envelope, RunIdentity, build_envelope, failed
 from farm.report.grouped import clusters_of
+from farm.report.side import NUMBER_SAMPLES
 from farm.runtime.corpora import corpus_of, judged_by_bleu
-from farm.runtime.trials import Facts, Recorded, facts, trial
+from farm.runtime.trials import Facts, Recorded, facts, given, trial
 from farm.scoring.corpus import CorpusScore
 from farm.scoring.registry import check_more_is_better
 from farm.stats.evalrun import EvalRun
@@ -30,14 +32,14 @@ from farm.stats.evalrun import EvalRun
 class Board(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of all runs, each task's cluster where any case names one, and the verdicts.
 
-    `groups` are those of each model's cases, where any two belong together and no id says so, as
-    those of evaluations do; see `group_of`.
+    `groups` are those of each model's cases that name one; of evaluations, where the verdicts' ids
+    say so, those of cases without a verdict.
     """
 
     runs: list[EvalRun]
     clusters: dict[str, str] | None
     verdicts: dict[str, list[CaseResult]]
-    groups: dict[str, dict[str, str]]
+    groups: dict[str, dict[str, Group]]
 
 
 def gather(recordings: Sequence[Recorded]) -> Board:
@@ -45,17 +47,17 @@ def gather(recordings: Sequence[Recorded]) -> Board:
     _check_together(recordings)
     reader = _Reader(compared=len({run.plan.tasks_sha256 for run in recordings}) > 1)
     verdicts: dict[str, list[CaseResult]] = {}
-    groups: dict[str, dict[str, str]] = {}
+    groups: dict[str, dict[str, Group]] = {}
     for run in recordings:
         own = verdicts.setdefault(run.model, [])
-        together: dict[str, str] = {}
+        together: dict[str, Group] = {}
         for case, verdict in facts(run):
             reader.take(run, case, verdict)
             if verdict is not None:
                 own.append(verdict)
-            if not run.asked and (group := group_of(case)):
-                together[case.id] = group
-        if joined(together):
+            if (verdict is None or not run.asked) and (group := group_of(case)):
+                together[_listed_as(run, case)] = group
+        if together:
             groups[run.model] = together
     clusters = clusters_of((row.task_id for row in reader.rows), reader.clusters)
     return Board(runs=reader.rows, clusters=clusters, verdicts=verdicts, groups=groups)
@@ -99,6 +101,13 @@ def envelope_of(recordings: Sequence[Recorded], board: Board, *, detail: bool) -
     return failed(envelope, code="incomplete", detail="; ".join(map(_how_far, open_runs)))
 
 
+def _listed_as(run: Recorded, case: Facts) -> str:
+    """Give the id that the verdict on a case has, or will have."""
+    if not run.asked:
+        return case.id
+    return Trial(run.asked, case.task_id, given(case.sample, 0)).id
+
+
 class _Reader:
     """Takes cases one by one and refuses by name what has two meanings."""
 
@@ -115,8 +124,7 @@ class _Reader:
         if first != case.id:
             raise SpecError(
                 f"model {run.model!r}: cases {first!r} and {case.id!r} are both sample "
-                f"{row.sample} of task {row.task_id!r}: number repeated answers by `sample`, "
-                "or name groups of tasks by `category`"
+                f"{row.sample} of task {row.task_id!r}: {NUMBER_SAMPLES}"
             )
         self._hold_cluster(case)
         if self._compared:
@@ -152,7 +160,7 @@ def _check_together(recordings: Sequence[Recorded]) -> None:
         if run.scorer != first.scorer:
             raise SpecError(
                 f"{first.model!r} was scored by {first.scorer!r} and {run.model!r} by "
-                f"{run.scorer!r}: score one of them again with `farm rescore`"
+                f"{run.scorer!r}: {_way_out(first, run)}"
             )
     names = [run.model for run in recordings]
     for name in names:
@@ -161,6 +169,12 @@ def _check_together(recordings: Sequence[Recorded]) -> None:
                 f"two stores hold predictions of {name!r}: tell them apart by a --name for each "
                 "--store, in the same order"
             )
+
+
+def _way_out(first: Recorded, run: Recorded) -> str:
+    if first.asked or run.asked:
+        return "an evaluation is judged by its tasks and cannot be scored again, report each alone"
+    return "score one of them again with `farm rescore`"
 
 
 def _identity(runs: Sequence[Recorded]) -> dict[str, str]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from farm.core.case import group_of, joined
+from farm.core.case import Group, group_of
 from farm.core.result import counts
-from farm.report.compare import Judged, RunSide
+from farm.report.side import Judged, RunSide
 from farm.runtime.trials import Recorded, facts
 from farm.scoring.registry import check_more_is_better
 
 
 def side_of(run: Recorded) -> RunSide:
-    """Return the verdicts of a run by case id, and which cases belong together.
+    """Return the verdicts of a run by case id, and what cases share with others.
 
-    Cases are grouped by their cluster, else by the task they are samples of; a run of which no
-    two cases belong together has no groups. Raises `SpecError` for a scorer of which less is
-    better.
+    Raises `SpecError` for a scorer of which less is better.
     """
     if not run.asked:
         check_more_is_better(run.plan.identity.scorer.name)
     cases: dict[str, Judged] = {}
-    groups: dict[str, str] = {}
+    groups: dict[str, Group] = {}
     pending = 0
     for case, verdict in facts(run):
         if group := group_of(case):
@@ -38,7 +36,7 @@ def side_of(run: Recorded) -> RunSide:
         scorer=run.scorer,
         complete=run.ledger.complete,
         cases=cases,
-        groups=joined(groups),
+        groups=groups,
         pending=pending,
         post_process="+".join(sorted({task.post_process for task in run.tasks.values()})) or "none",
     )

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from farm.core.canonical import names_groups
-from farm.core.case import group_of, joined, targets_of
+from farm.core.case import group_of, targets_of
 from farm.core.lease import Lease
 from farm.core.ledger import Ledger
 from farm.core.plan import Plan
@@ -33,6 +33,7 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     task: str | UnsetType = UNSET
+    sample: int | UnsetType = UNSET
     cluster: str | UnsetType = UNSET
 
 
@@ -133,13 +134,12 @@ def _detail(store: Store, plan: Plan, ledger: Ledger) -> Detail:
         shard.name: [_places.decode(line) for line in store.read_cases(shard).split(b"\n")[:-1]]
         for shard in plan.shards
     }
-    groups: dict[str, str] = {}
-    if not has_trials(plan):  # the ids of an evaluation say which task they are of
-        cases = (case for own in places.values() for case in own)
-        groups = {case.id: group for case in cases if (group := group_of(case))}
+    # the ids of an evaluation say which task they are of, where they are listed with a verdict
+    told = texts if has_trials(plan) else {}
+    grouped = (case for name, own in places.items() if name not in told for case in own)
     return Detail(
         case_ids={name: [case.id for case in own] for name, own in places.items()},
-        groups=joined(groups),
+        groups={case.id: group for case in grouped if (group := group_of(case))},
         receipts={
             lease.shard: read_receipt(
                 texts[lease.shard],

@@ -71,8 +71,8 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def task_id(self) -> str:
-        """The task this case is a sample of; without one it is a task of its own."""
-        return given(self.task, self.id)
+        """The task this case is a sample of; without one, or an empty one, it is its own."""
+        return self.task or self.id
 
 
 K = TypeVar("K", Case, Facts)

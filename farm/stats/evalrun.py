@@ -39,7 +39,8 @@ class EvalRun(Struct, frozen=True, kw_only=True):
     `score` lies in [0, 1]; None means the trial ended without one (an error, a request's
     timeout, an unscorable case) and it counts as missing, never as 0. `confidence` is the
     model's own; `token_nll` the summed negative log-likelihood of `token_count` tokens;
-    `latency_s` in seconds. (model_id, task_id, sample) is unique.
+    `latency_s` in seconds. (model_id, task_id, sample) is unique; neither name is empty, samples
+    count from 0.
     """
 
     model_id: str
@@ -219,6 +220,11 @@ def _check_run(
         value = getattr(run, name)
         if not isinstance(value, kind):
             raise BadNumbers(f"{run.place}: {name} {_shown(value)} must be {what}")
+    for name, text in (("model_id", run.model_id), ("task_id", run.task_id)):
+        if not text:
+            raise BadNumbers(f"{run.place}: {name} must not be empty")
+    if run.sample < 0:
+        raise BadNumbers(f"{run.place}: sample must be 0 or more")
     key = (run.model_id, run.task_id, run.sample)
     if key in seen:
         raise BadNumbers(f"{run.place}: there twice; a trial has one vote, drop one of the rows")

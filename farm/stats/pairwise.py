@@ -212,6 +212,7 @@ def _pair(
         only_a, only_b = int((there_a & ~there_b).sum()), int((there_b & ~there_a).sum())
         first, second = first[common], second[common]
         clusters = None if clusters is None else clusters[common]
+        binary = only_zero_and_one(first) and only_zero_and_one(second)
     difference = first - second
     verdict = _verdict(difference, clusters=clusters, binary=binary, level=level, seed=seed)
     resampled = verdict.bootstrap

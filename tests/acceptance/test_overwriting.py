@@ -68,7 +68,10 @@ RUN = ("run", "--store", "st", "--input", "in.json", "--log-file")
         (("eval", "--store", "st", "--log-file", "st/ledger.json"), "inside of the store 'st'"),
         (("eval", "--store", "st", "--stream", "st/ledger.json"), "inside of the store 'st'"),
         (("eval", "--store", "st", "--stream", "l", "--log-file", "l"), "is the file of --log-f"),
-        (("rescore", "--store", "st", "--scorer", "f1", "--into", "st/f1"), "of the store 'st'"),
+        (
+            ("rescore", "--store", "st", "--scorer", "f1", "--into", "st/f1"),
+            "of the store 'st': give a directory outside of it",
+        ),
         (("rescore", "--store", "st", "--scorer", "f1", "--into", "door"), "of the store 'st'"),
         (
             ("qualify", "run", "in.json", "--lease", "l", "--output", "q", "--log-file", "in.json"),

@@ -299,6 +299,8 @@ def test_two_stores_are_compared_case_by_case(stores: dict[str, str]) -> None:
     text = farm("compare", stores["good"], stores["bad"], "--format", "markdown").out.decode()
     assert "good is ahead beyond chance." in text
     assert "- case-5: correct to wrong" in text
+    assert farm("compare", stores["good"], stores["bad"], "--output", "-").json == found
+    assert not os.path.exists("-")
 
 
 def test_saved_reports_stand_for_their_stores(stores: dict[str, str], tmp_path: Path) -> None:
@@ -309,6 +311,10 @@ def test_saved_reports_stand_for_their_stores(stores: dict[str, str], tmp_path: 
         path.write_bytes(farm(command, "--store", stores["good"]).out)
         found = farm("compare", str(path), stores["bad"]).json
         assert {**found, "first": "good"} == stored
+    path.write_bytes(path.read_bytes().replace(b'"case-', b'"other-'))
+    apart = farm("compare", str(path), stores["bad"])
+    assert (apart.code, apart.json["n"], apart.json["p_value"]) == (1, 0, None)
+    assert apart.failures == ["farm: 'bad' and 'good' have no scored case in common"]
     brief = tmp_path / "brief.json"
     brief.write_bytes(farm("report", "--store", stores["good"], "--no-detail").out)
     refused = farm("compare", str(brief), stores["bad"])

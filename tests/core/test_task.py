@@ -235,6 +235,12 @@ def test_what_is_not_one_json_value_is_bad_json(line: str) -> None:
     assert check_text(f"{line}\n{good}\n") == [(1, "bad_json")]
 
 
+def test_a_text_without_its_end_is_told_with_its_place() -> None:
+    """The decoder's own words for it end in an "at"."""
+    (error,) = validate_lines([(1, b'{"prompt": "a')]).errors
+    assert error.detail == "unterminated string starting at column 12"
+
+
 def test_bytes_that_are_no_utf8_are_bad_json() -> None:
     assert check_text(b'{"prompt": "\xff\xfe"}\n') == [(1, "bad_json")]
 

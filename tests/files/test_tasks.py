@@ -80,3 +80,12 @@ def test_what_is_no_readable_file_is_refused_with_its_name(tmp_path: Path) -> No
         validate_file(tmp_path)
     with pytest.raises(SpecError, match="is not a file name"):
         validate_file("a\x00b")
+
+
+@pytest.mark.parametrize("head", [b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"], ids=["gzip", "zstd"])
+def test_a_compressed_file_is_refused_as_one(tmp_path: Path, head: bytes) -> None:
+    """Line by line it would be told to be no UTF-8."""
+    path = tmp_path / "tasks.jsonl.gz"
+    path.write_bytes(head + b"\x00\n" * 20)
+    with pytest.raises(SpecError, match="is compressed; unpack it, a task file is plain text"):
+        validate_file(path)

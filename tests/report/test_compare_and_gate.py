@@ -9,16 +9,16 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
+from farm.core.case import Group
 from farm.errors import SpecError, UsageError
 from farm.report.compare import (
-    Judged,
-    RunSide,
     compare_runs,
     render_comparison_json,
     render_comparison_markdown,
 )
 from farm.report.gate import decide_gate, gate_suite, render_gate_json, render_gate_markdown
 from farm.report.junit import render_junit
+from farm.report.side import Judged, RunSide
 from farm.stats.intervals import wilson
 
 OUTCOME = {"c": (True, 1.0, "correct"), "w": (False, 0.0, "wrong"), "o": (False, None, "error")}
@@ -125,6 +125,32 @@ def test_the_least_accuracy_is_held_and_thin_evidence_is_told():
     assert not decide_gate(run, min_accuracy=0.5).underpowered
 
 
+def test_a_reason_shows_as_many_digits_as_it_takes_to_see_it():
+    """By three digits, 8,996 of 10,000 is 0.900, and a drop of 0.0024 is 0.002."""
+    run = side("run", "c" * 8996 + "w" * 1004)
+    low = decide_gate(run, min_accuracy=0.9)
+    assert low.reasons == ("accuracy 0.8996 is below 0.9 (95% CI [0.894, 0.905], 10,000 cases)",)
+    assert render_gate_markdown(low).count("accuracy") == 1
+    close = decide_gate(run, min_accuracy=0.89961)
+    assert close.reasons[0].startswith("accuracy 0.8996 is below 0.89961 (")
+    base = side("base", "c" * 9020 + "w" * 980)
+    (reason,) = decide_gate(run, baseline=base, max_regression=0.002).reasons
+    assert reason.startswith("regression, more than the allowed 0.002: -0.0024 against 'base', ")
+    text = render_gate_markdown(decide_gate(run, baseline=base, max_regression=0.002))
+    assert text.count("against 'base'") == 1
+    lost = side("run", "c" * 8996 + "w" * 1003 + "o")
+    (reason,) = decide_gate(lost, min_accuracy=0.89965).reasons
+    assert "lies between 0.8996 and 0.900; were they wrong: accuracy 0.8996 is below" in reason
+
+
+def test_an_accuracy_is_not_below_itself_by_its_last_bit():
+    """Tasks of 0, 0 and 3/5: the mean is 1/5, which floats make 0.19999999999999998."""
+    groups = in_tasks_of(5, 15)
+    run = side("run", "w" * 10 + "cccww", groups=groups)
+    passed = decide_gate(run, min_accuracy=0.2)
+    assert (passed.accuracy, passed.verdict) == (0.19999999999999998, "passed")
+
+
 def test_an_incomplete_run_ends_with_six_whatever_its_figures():
     perfect = side("run", "c" * 40, complete=False)
     assert decide_gate(perfect, min_accuracy=0.5).exit_code == 6
@@ -186,37 +212,130 @@ def test_a_pass_that_could_not_have_failed_says_underpowered():
     many = side("run", "c" * 39 + "w")
     assert not decide_gate(many, baseline=replace(many, label="base")).underpowered
 
-    one = replace(four, groups=dict.fromkeys(four.cases, "g"))
+    one = replace(four, groups=dict.fromkeys(four.cases, Group(cluster="g")))
     assert decide_gate(one, min_accuracy=0.5).underpowered
     assert "- no interval: clusters: at least two are needed\n" in (
         render_gate_markdown(decide_gate(one, min_accuracy=0.5))
     )
     halves = side("run", "cw" * 10)
     halves = replace(
-        halves, groups={name: str(place // 2) for place, name in enumerate(halves.cases)}
+        halves,
+        groups={name: Group(cluster=str(place // 2)) for place, name in enumerate(halves.cases)},
     )
     flat = decide_gate(halves, min_accuracy=0.4)
     assert (flat.interval.degenerate, flat.underpowered) == (True, True)
-    assert "which is not certainty" in render_gate_markdown(flat)
+    assert "- all clusters are equal: the interval has no width, which is not certainty\n" in (
+        render_gate_markdown(flat)
+    )
+
+
+def in_tasks_of(size: int, count: int = 200) -> dict[str, Group]:
+    return {
+        f"case-{place:03}": Group(task=f"t{place // size}", sample=place % size)
+        for place in range(count)
+    }
 
 
 def test_samples_and_clusters_that_all_fall_alike_are_a_regression():
-    """50 tasks of 4 samples, all right and all wrong: the sign test over tasks, 2 / 2^50."""
-    groups = {f"case-{place:03}": f"task {place // 4}" for place in range(200)}
+    """50 tasks of 4 samples, all right and all wrong: McNemar over tasks, 2 / 2^50.
+
+    Where each task falls by a quarter, and in clusters, it is the sign test.
+    """
+    groups = in_tasks_of(4)
     base = side("base", "c" * 200, groups=groups)
     failed = decide_gate(side("run", "w" * 200, groups=groups), baseline=base)
     assert (failed.verdict, failed.exit_code) == ("regression", 5)
     assert failed.comparison
-    assert (failed.comparison.test, failed.comparison.p_value) == ("sign_exact", 2.0**-49)
-    assert failed.comparison.interval.n == 50
+    assert (failed.comparison.test, failed.comparison.p_value) == ("mcnemar_exact", 2.0**-49)
+    assert (failed.comparison.n, failed.comparison.unit, failed.n) == (50, "task", 200)
     part = decide_gate(side("run", "wccc" * 50, groups=groups), baseline=base)
     assert (part.verdict, part.comparison and part.comparison.difference) == ("regression", -0.25)
-    text = render_comparison_markdown(failed.comparison)
+    assert part.comparison
+    assert (part.comparison.test, part.comparison.p_value) == ("sign_exact", 2.0**-49)
+    text = render_comparison_markdown(part.comparison)
     assert (
         "base is ahead beyond chance.\nAll differences are equal: the interval has no width" in text
     )
     same = decide_gate(side("run", "c" * 200, groups=groups), baseline=base)
     assert (same.verdict, same.underpowered) == ("passed", False)
+    clusters = {one: Group(cluster=group.task) for one, group in groups.items()}
+    base, run = side("base", "c" * 200, groups=clusters), side("run", "w" * 200, groups=clusters)
+    kept = decide_gate(run, baseline=base).comparison
+    assert kept
+    assert (kept.test, kept.p_value, kept.n, kept.unit) == ("sign_exact", 2.0**-49, 200, "case")
+    assert kept.interval.n == 50
+
+
+def test_a_task_weighs_the_same_however_often_it_was_sampled():
+    """A has 8 samples, all right, B, C and D one each, wrong: 1 of 4 tasks; of cases, 8 of 11."""
+    groups = in_tasks_of(8, 8)
+    run = side("run", "c" * 8 + "w" * 3, groups=groups)
+    failed = decide_gate(run, min_accuracy=0.7)
+    assert (failed.verdict, failed.accuracy, failed.n) == ("regression", 0.25, 11)
+    assert failed.interval == wilson(1, 4)
+    assert failed.reasons == ("accuracy 0.250 is below 0.7 (95% CI [0.046, 0.699], 11 cases in 4 "
+                              "tasks)",)  # fmt: skip
+    other = side("other", "w" * 8 + "c" * 3, groups=groups)
+    better = decide_gate(other, baseline=run, max_regression=0.0)
+    assert (better.verdict, better.comparison and better.comparison.difference) == ("passed", 0.5)
+
+
+def test_copies_of_one_answer_are_no_evidence():
+    """Five of ten tasks lost: McNemar 2 / 2^5, whether each was asked once or four times."""
+    once = compare_runs(side("a", "c" * 10), side("b", "w" * 5 + "c" * 5))
+    groups = in_tasks_of(4, 40)
+    often = compare_runs(
+        side("a", "c" * 40, groups=groups), side("b", "w" * 20 + "c" * 20, groups=groups)
+    )
+    for found in (once, often):
+        assert (found.test, found.p_value) == ("mcnemar_exact", 0.0625)
+        assert (found.n, found.difference, found.significant) == (10, -0.5, False)
+    assert (once.unit, often.unit) == ("case", "task")
+    assert "only that 10 tasks do not show a difference" in render_comparison_markdown(often)
+    assert len(often.broken) == 20
+
+
+def test_samples_that_one_run_lost_leave_their_task_to_the_others():
+    """t0: (1 + 0) / 2 against 1 of one scored; t1: nothing scored in b, so it is left out."""
+    groups = in_tasks_of(2, 4)
+    found = compare_runs(side("a", "cwcc", groups=groups), side("b", "ocoo", groups=groups))
+    assert (found.n, found.mean_first, found.mean_second) == (1, 0.5, 1.0)
+    assert found.only_first == ("case-002", "case-003")
+    assert found.only_second == ("case-000", "case-002", "case-003")
+    assert "|n:1|missing:2+3|" in found.signature
+    assert [change.id for change in found.fixed] == ["case-001"]
+
+
+def test_a_task_is_known_by_the_run_that_names_it():
+    """What a case is a sample of is no part of what makes it the same case in two runs."""
+    groups = in_tasks_of(4, 4)
+    for one, two in (({}, groups), (groups, {})):
+        found = compare_runs(side("a", "cccw", groups=one), side("b", "wwcw", groups=two))
+        assert (found.n, found.unit, found.difference) == (1, "task", -0.5)
+
+
+def test_cases_that_only_share_the_name_of_a_task_are_refused():
+    """Else a hundred cases of one `task` would be compared as one; a leaderboard says the same."""
+    run = side("run", "cc", groups={f"case-{place:03}": Group(task="maths") for place in range(2)})
+    message = (
+        "'run': cases 'case-000' and 'case-001' are both sample 0 of task 'maths': number repeated "
+        "answers by `sample`, or name groups of tasks by `category`"
+    )
+    with pytest.raises(SpecError, match=message):
+        decide_gate(run, min_accuracy=0.5)
+    with pytest.raises(SpecError, match=message):
+        compare_runs(side("base", "cc"), run)
+
+
+def test_a_task_in_two_clusters_is_refused_by_name():
+    """As a leaderboard of the two runs refuses it."""
+    one = side("a", "cc", groups={"case-000": Group(cluster="x")})
+    two = side("b", "cc", groups={"case-000": Group(cluster="y")})
+    message = (
+        "task 'case-000' is in 'cluster y' by case 'case-000' of 'b', elsewhere in 'cluster x'"
+    )
+    with pytest.raises(SpecError, match=message):
+        compare_runs(one, two)
 
 
 def test_signatures_name_the_post_processing_and_count_what_is_pending():

@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from farm.core.case import Case
+from farm.report import render
 from farm.report.build import Report
-from farm.report.envelope import Accuracy
+from farm.report.compare import compare_runs
+from farm.report.envelope import Accuracy, to_json
+from farm.report.gate import decide_gate
 from farm.report.grouped import Sample, grouped_figures
+from farm.report.saved import read_saved
 from farm.runtime.board import envelope_of, gather
+from farm.runtime.sides import side_of
 from farm.runtime.standing import report_of
+from farm.runtime.trials import Recorded
+from farm.stats.intervals import Interval
 from farm.stats.leaderboard import LeaderboardRow
-from tests.runtime.recordings import case, recording
+from tests.runtime.recordings import case, evaluation, recording
 
 
 def samples(**tasks: str) -> list[Sample]:
@@ -89,6 +97,82 @@ def test_a_run_says_of_itself_what_the_leaderboard_says(
         assert f"|interval:{made.accuracy.method}|" in made.signature
         assert made.accuracy.value is not None
         assert made.accuracy.lowest <= made.accuracy.value <= made.accuracy.highest
+
+
+def answers(cases: list[Case], *, but: int) -> list[Case]:
+    """The same cases with every answer turned round but each `but`-th."""
+    turned = {"yes": "no", "no": "yes"}
+    return [
+        replace(one, response=one.response if place % but == 0 else turned[one.response])
+        for place, one in enumerate(cases)
+    ]
+
+
+GRADED = [
+    replace(one, expected="a b", response=("a", "a b", "c")[place % 3])
+    for place, one in enumerate(SAMPLED)
+]
+# "!!" is no word, so f1 cannot score it: of some tasks one sample, of others all
+LOST = [replace(one, expected="!!") if place % 4 == 1 else one for place, one in enumerate(SAMPLED)]
+DEALT = {
+    "clusters": (CLUSTERED, answers(CLUSTERED, but=3)),
+    "some in a cluster": (SOME, answers(SOME, but=4)),
+    "samples": (SAMPLED, answers(SAMPLED, but=2)),
+    "both": (BOTH, answers(BOTH, but=3)),
+    "graded": (GRADED, [replace(one, response="b") for one in GRADED]),
+    "lost": (LOST, answers(LOST, but=2)),
+    "unequal": (SAMPLED, [one for one in answers(SAMPLED, but=2) if one.sample in (0, 1)]),
+    "other ids": (SAMPLED, [replace(one, id=f"x{one.id}") for one in answers(SAMPLED, but=2)]),
+}
+
+
+@pytest.mark.parametrize("dealt", DEALT)
+@pytest.mark.parametrize("done", [(None, None), (None, 2), (2, 2)])
+def test_a_gate_and_a_comparison_say_what_the_reports_say(
+    dealt: str, done: tuple[int | None, int | None]
+) -> None:
+    """To the last bit: accuracy, interval, range; difference, interval, test; from files too."""
+    runs = [
+        recording(cases, model=name, by="f1", done=shards)
+        for name, cases, shards in zip("ab", DEALT[dealt], done, strict=True)
+    ]
+    sides = [side_of(run) for run in runs]
+    for run in runs:
+        assert_same_figures(run)
+    (pair,) = envelope_of(runs, gather(runs), detail=False).pairwise
+    found = compare_runs(sides[1], sides[0], common=dealt in ("unequal", "other ids"))
+    assert found.difference == pytest.approx(pair.diff_mean, abs=1e-15)
+    assert (found.n, found.test, found.p_value, *interval_of(found.interval)) == (
+        (pair.n, pair.test, pair.p_value, pair.ci_lo, pair.ci_hi, pair.ci_method)
+    )
+    assert found.detectable == pair.detectable
+
+
+@pytest.mark.parametrize("done", [0, 1, 2, 4])
+def test_an_evaluation_that_is_under_way_is_the_same_from_its_store_and_from_files(
+    done: int,
+) -> None:
+    """Also where trials that have no verdict yet are samples of tasks that have some."""
+    words = {"a": "ccwx", "b": "wwww", "c": "ccxx", "d": "xxxx", "e": "cwcw"}
+    assert_same_figures(evaluation(words, shards=4, done=done))
+
+
+def assert_same_figures(run: Recorded) -> None:
+    """What a gate says of a run is what its reports say, and these as files are its side."""
+    side, made = side_of(run), report_of(run.store).accuracy
+    gated = decide_gate(side, min_accuracy=0.5)
+    assert (gated.accuracy, gated.lowest, gated.highest, *interval_of(gated.interval)) == (
+        (made.value, made.lowest, made.highest, made.ci_lo, made.ci_hi, made.method)
+    )
+    board = envelope_of([run], gather([run]), detail=True)
+    assert read_saved(to_json(board), path="f") == side
+    assert read_saved(render.to_json(report_of(run.store)), path=side.label) == side
+    row = board.accuracy[run.model]
+    assert (row.accuracy, row.range_lo, row.range_hi) == (made.value, made.lowest, made.highest)
+
+
+def interval_of(made: Interval) -> Any:
+    return made.lo, made.hi, made.method
 
 
 def accuracy_of(made: Report) -> Any:

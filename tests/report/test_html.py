@@ -184,7 +184,7 @@ def test_a_pair_without_spread_is_marked_in_the_matrix():
         for place in range(4)
     ]
     text = "".join(render_html(page_of(build_envelope(rows), title="t")))
-    assert "<small>tied, p 0.125 (no spread)</small>" in text
+    assert "<small>[-0.700, -0.700] (no spread)</small><small>tied, p 0.125</small>" in text
     assert "[-0.700, -0.700] (no spread), sign exact, p 0.125" in text
     assert "detectable \u2013 (with n = 4 no difference reaches p &lt; 0.05)" in text
     assert "the interval has no width, which is not certainty" in text

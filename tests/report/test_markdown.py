@@ -80,8 +80,11 @@ def test_pairs_say_who_is_ahead_or_tied(envelope):
 
 
 def test_missing_tasks_are_told(envelope):
-    said = "1 task without a score (cases: error 1); ranked below any complete model."
-    assert said in render_markdown(envelope)
+    """6 of 12 are right, and the one that failed could be."""
+    text = render_markdown(envelope)
+    said = "of some length: 1 of 12 cases without a score (error 1); over all of them its accuracy"
+    assert f"{said} lies between 0.500 and 0.583.\n" in text
+    assert "of some length: 1 task without a score; ranked below any complete model.\n" in text
 
 
 def test_what_became_of_missing_tasks_is_told():
@@ -91,8 +94,35 @@ def test_what_became_of_missing_tasks_is_told():
         EvalRun(model_id="m", task_id=f"t{at}", score=float(not at), outcome=end)
         for at, end in enumerate(ends)
     ]
-    said = "m: 3 tasks without a score (cases: error 2, unscorable 1); ranked below"
-    assert said in render_markdown(build_envelope(rows))
+    text = render_markdown(build_envelope(rows))
+    assert "- m: 3 of 4 cases without a score (error 2, unscorable 1).\n" in text
+    assert "- m: 3 tasks without a score; ranked below any complete model.\n" in text
+
+
+def test_samples_without_a_score_are_told_also_where_no_task_is_missing():
+    """Each of two tasks was asked four times; a was right once and failed thrice, b was wrong."""
+    ends = {"a": ["correct", "error", "error", "error"], "b": ["wrong"] * 4}
+    rows = [
+        EvalRun(
+            model_id="m",
+            task_id=task,
+            sample=sample,
+            score=None if end == "error" else float(end == "correct"),
+            correct=None if end == "error" else end == "correct",
+            outcome=end,
+        )
+        for task, own in ends.items()
+        for sample, end in enumerate(own)
+    ]
+    made = build_envelope(rows)
+    assert made.leaderboard[0].n_missing == 0
+    said = (
+        "- m: 3 of 8 cases without a score (error 3); over all of them its accuracy lies between "
+        "0.125 and 0.500.\n"
+    )
+    assert said in render_markdown(made)
+    assert said in render_step_summary(made)
+    assert "|n:2|missing:0|unscored:3|ci:" in made.signature.lines["m"]
 
 
 def test_a_failed_report_says_so_first(envelope):

@@ -237,6 +237,17 @@ def test_dark_and_light_follow_the_reader_and_the_button(tmp_path):
         assert browser.execute_script(paper) == "rgb(18, 21, 28)"
 
 
+# collects what the status says, and sorts by model when it first tells of a search
+SORT_WHILE_IT_SEARCHES = """
+window.told = [];
+const status = document.getElementById("case-status");
+new MutationObserver(() => {
+  window.told.push(status.textContent);
+  if (window.told.length === 1) document.querySelector("#cases .sort[data-by=model]").click();
+}).observe(status, { childList: true, characterData: true, subtree: true });
+"""
+
+
 def test_a_hundred_thousand_cases_open_in_under_two_seconds(browser, tmp_path):
     """From the start of the visit to the first fifty cases on the screen; the best of three."""
     rng = random.Random(3)
@@ -264,7 +275,11 @@ def test_a_hundred_thousand_cases_open_in_under_two_seconds(browser, tmp_path):
         spent.append(time.monotonic() - start)
     assert shown(browser) == "100,000 of 100,000 cases"
     assert min(spent) < 2.0, spent
+    browser.execute_script(SORT_WHILE_IT_SEARCHES)
     browser.find_element(By.ID, "search").send_keys("needle")
     done = "return document.getElementById('case-status').textContent === '1 of 100,000 cases'"
     wait(browser, done, 60)
     assert buttons(browser)[0].text == "case-099998"
+    told = browser.execute_script("return window.told")
+    assert [text for text in told if not text.startswith("Searching: ")] == ["1 of 100,000 cases"]
+    assert len(told) > 2

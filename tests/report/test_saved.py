@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from farm.core.case import Case
+from farm.core.case import Case, Group
 from farm.errors import SpecError
 from farm.report import render
 from farm.report.envelope import to_json
@@ -78,9 +78,10 @@ def test_what_belongs_together_is_saved_with_both_kinds_of_report(cases: list[Ca
     assert read_saved(report, path="m") == stored
 
 
-def test_cases_of_which_no_two_belong_together_leave_no_trace_in_a_report() -> None:
-    """Reports of ordinary predictions keep every byte; a task of one sample is ordinary."""
-    run = recording([case(f"c{i}", "yes", task=f"t{i}") for i in range(3)], model="m")
+def test_cases_that_name_nothing_but_themselves_leave_no_trace_in_a_report() -> None:
+    """Reports of ordinary predictions keep every byte."""
+    more: list[dict[str, str]] = [{}, {"task": "c1"}, {"task": "", "cluster": ""}]
+    run = recording([case(f"c{i}", "yes", **own) for i, own in enumerate(more)], model="m")
     assert "groups" not in json.loads(to_json(envelope_of([run], gather([run]), detail=True)))
     assert "groups" not in _plain(report_of(run.store))
     assert side_of(run).groups == {}
@@ -94,10 +95,10 @@ def test_an_evaluation_pairs_with_its_saved_report_and_its_tasks_hold_samples_to
     board = read_saved(saved(cases={"m": trials}, runs=runs), path="f")
     assert set(board.cases) == {"t0|0", "t0|1", "t1|0", "t1|1"}
     assert board.groups == {
-        "t0|0": "task t0",
-        "t0|1": "task t0",
-        "t1|0": "task t1",
-        "t1|1": "task t1",
+        "t0|0": Group(task="t0"),
+        "t0|1": Group(task="t0", sample=1),
+        "t1|0": Group(task="t1"),
+        "t1|1": Group(task="t1", sample=1),
     }
     with pytest.raises(SpecError, match="'f': case 'a' is no trial"):
         read_saved(saved(cases={"m": [CASE]}, runs=runs), path="f")

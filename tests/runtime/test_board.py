@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from farm.errors import SpecError
-from farm.report.compare import RunSide, compare_runs
+from farm.report.compare import compare_runs
 from farm.report.envelope import to_json
+from farm.report.side import RunSide
 from farm.runtime.board import envelope_of, gather
 from farm.runtime.casebook import case_rows
 from farm.runtime.sides import side_of
-from tests.runtime.recordings import case, recording
+from tests.runtime.recordings import case, evaluation, recording
 
 TEN = [case(f"c{i}", "yes" if i < 7 else "no") for i in range(10)]
 
@@ -106,6 +107,16 @@ def test_runs_that_cannot_be_ranked_together_are_refused() -> None:
         gather([one, other])
 
 
+def test_an_evaluation_is_not_sent_to_be_scored_again() -> None:
+    """`farm rescore` refuses evaluations: there is no other way than apart."""
+    asked = evaluation({"a": "c"}, shards=1, done=1)
+    for runs in ([asked, recording(TEN, model="b")], [recording(TEN, model="b"), asked]):
+        with pytest.raises(SpecError, match="cannot be scored again, report each alone"):
+            gather(runs)
+        with pytest.raises(SpecError, match=r"judged by its tasks and cannot be scored again$"):
+            compare_runs(*map(side_of, runs))
+
+
 def report(*runs_in_order: int, shards: int) -> bytes:
     made = [
         recording(TEN, model="a", shards=shards),
@@ -176,7 +187,7 @@ def test_cases_that_belong_together_are_compared_as_clusters() -> None:
 
     def run(answer: str, **more: str) -> RunSide:
         cases = [case(f"c{i}", answer, **more) for i in range(8)]
-        cases += [case(f"d{i}", "yes", cluster=f"d{i}") for i in range(3)]
+        cases += [case(f"d{i}", "yes") for i in range(3)]
         return side_of(recording(cases))
 
     alone = compare_runs(run("yes"), run("no"))
@@ -189,7 +200,7 @@ def test_cases_that_belong_together_are_compared_as_clusters() -> None:
             for said in ("yes", "no")
         )
     )
-    assert (samples.test, samples.p_value) == ("none", None)  # one task, whatever its samples say
+    assert (samples.n, samples.p_value) == (1, 1.0)  # one task, whatever its samples say
 
 
 def test_a_side_of_a_partial_run_holds_what_was_judged() -> None:

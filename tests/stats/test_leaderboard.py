@@ -75,6 +75,20 @@ def test_one_trial_has_one_vote():
         tabulate(twice)
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"model_id": ""}, "model '', task 't', sample 0: model_id must not be empty"),
+        ({"task_id": ""}, "model 'A', task '', sample 0: task_id must not be empty"),
+        ({"sample": -1}, "model 'A', task 't', sample -1: sample must be 0 or more"),
+    ],
+)
+def test_a_trial_has_names_and_counts_from_zero(changed, message):
+    run = {"model_id": "A", "task_id": "t", "score": 1.0} | changed
+    with pytest.raises(BadNumbers, match=message):
+        tabulate([run])
+
+
 def test_a_task_has_one_category():
     runs = [
         EvalRun(model_id=model, task_id="t", category=category, score=1.0)

@@ -153,3 +153,9 @@ def test_turning_a_pair_round_changes_only_the_sign():
     assert (one.boot_ci_lo, one.boot_ci_hi) == pytest.approx(
         (-(other.boot_ci_hi or 0), -(other.boot_ci_lo or 0)), abs=1e-12
     )
+
+
+def test_the_test_is_chosen_by_what_both_have():
+    """A part of a point on a task that only one was given is not part of the difference."""
+    (pair,) = pairwise_diffs(board([1, 1, 0, 0.5], [1, 0, 0, math.nan]))
+    assert (pair.n, pair.only_a, pair.test) == (3, 1, "mcnemar_exact")

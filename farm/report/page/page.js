@@ -63,6 +63,7 @@
   let screen = 0;        // which page of them
   let open = -1;         // position of the open case
   let order = { by: "", dir: "up" };
+  let searching = false; // the table shows what was found before, and the status how far it is
   let turn = 0;          // rises with every search, so that an overtaken one stops
   let picture = 0;       // rises with every drawing, for the same reason
 
@@ -83,29 +84,29 @@
     }
     screen = 0;
     open = -1;
-    if (wanted === "") {
-      shown = base;
-    } else {
-      shown = [];
-      await search(base, wanted, mine);
-      if (mine !== turn) return;
-    }
+    searching = wanted !== "";
+    const found = searching ? await search(base, wanted, mine) : base;
+    if (mine !== turn) return;
+    searching = false;
+    shown = found;
     sortShown();
     await draw();
   }
 
+  // Gives what was found; of a search that was overtaken, nobody asks.
   async function search(base, wanted, mine) {
+    const found = [];
     let told = 0;
     for (let from = 0; from < base.length;) {
       const number = Math.floor(base[from] / index.size);
       const cases = await block(number);
-      if (mine !== turn) return;
+      if (mine !== turn) return found;
       for (; from < base.length && Math.floor(base[from] / index.size) === number; from++) {
         const at = base[from];
         const one = cases[at % index.size];
         if (index.id[at].toLowerCase().includes(wanted) || one.some(
           (text) => typeof text === "string" && text.toLowerCase().includes(wanted))) {
-          shown.push(at);
+          found.push(at);
         }
       }
       if (performance.now() - told > 150) { // let the page breathe, and say how far it is
@@ -114,6 +115,7 @@
         await new Promise((resume) => setTimeout(resume));
       }
     }
+    return found;
   }
 
   function sortShown() {
@@ -220,7 +222,7 @@
     }
     body.replaceChildren(...rows);
     const all = index.id.length.toLocaleString("en");
-    status.textContent = `${shown.length.toLocaleString("en")} of ${all} cases`;
+    if (!searching) status.textContent = `${shown.length.toLocaleString("en")} of ${all} cases`;
     byId("where").textContent = `Page ${screen + 1} of ${last + 1}`;
     byId("previous").disabled = screen === 0;
     byId("next").disabled = screen === last;
