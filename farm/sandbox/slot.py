@@ -165,7 +165,13 @@ class Slot:
         self.kept, self.nursery = report["kept"], report["nursery"]
         if report["left"]:
             Deleter.later(report["left"])
-        lines = [json.loads(line) for line in conversation.verdict.splitlines()]
+        # what is behind the last end of a line is one that its writer did not live to finish
+        lines = [json.loads(line) for line in conversation.verdict.split(b"\n")[:-1]]
+        if report["lost"] and not any("end" in line for line in lines):
+            raise SandboxLost(
+                "the process that judges was ended from outside; the program was not judged, "
+                "run it again"
+            )
         if any(line.get("load") == "harness" for line in lines):
             raise SandboxLost("a candidate process could not be set up; the program was not judged")
         account = Account(
@@ -175,6 +181,7 @@ class Slot:
             starved=report["starved"],
             spent=report["spent"],
             signal=report["signal"],
+            tester_signal=report["tester_signal"],
             cpu_ms=report["cpu_ms"],
             wall_ms=report["wall_ms"],
         )

@@ -8,15 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from farm.errors import SandboxUnavailable, SpecError, UsageError
+from farm.errors import SandboxLost, SandboxUnavailable, SpecError, UsageError
 from farm.sandbox import limits
 from farm.sandbox.lockdown import Walls
 from farm.sandbox.probe import level_of
 from farm.sandbox.runner import Sandbox, Settings, checked_work, run_candidate, score_code_exec
+from farm.sandbox.slot import Slot, Work
 from tests.sandbox.corpus import farm_processes
 
 ADD = "def add(a, b): return a + b"
@@ -173,6 +175,94 @@ def test_a_lost_nursery_is_replaced_and_its_program_run_again() -> None:
         assert sandbox.run(slow).outcome == "pass"
         killer.join()
         assert sandbox.nurseries.isdisjoint({first, second})
+
+
+def _slow(program: str = ADD) -> Work:
+    return checked_work(f"import time\ntime.sleep(0.3)\n{program}", "add(1, 2) == 3", timeout_s=3.0)
+
+
+def _children(process: int) -> set[int]:
+    with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
+        return {int(child) for child in file.read().split()}
+
+
+def _kill_tester(slot: Slot, times: int, number: int) -> None:
+    """End the tester of a slot by a signal as soon as there is one, then those that follow it."""
+    zygote, seen = slot._process.pid, {slot.nursery}
+    for _ in range(times):
+        while not (testers := _children(zygote) - seen):
+            time.sleep(0.005)
+        time.sleep(0.1)  # into the sleep of the program, which is longer
+        for tester in testers:
+            os.kill(tester, number)
+        seen |= testers
+
+
+def test_a_tester_ended_from_outside_says_nothing_of_the_program() -> None:
+    """While it waits and in the middle of a job; the program is judged by another one."""
+    work = checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)
+    with Sandbox(slots=1) as sandbox:
+        assert sandbox.run(work).outcome == "pass"
+        (waiting,) = sandbox.kept
+        os.kill(waiting, signal.SIGKILL)
+        assert sandbox.run(work).outcome == "pass"
+        assert sandbox.kept.isdisjoint({waiting})
+        (slot,) = sandbox._idle()
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            sandbox.run(checked_work(ADD, "import math\nassert add(1, 2) == 3", timeout_s=3.0))
+            killer = threading.Thread(target=_kill_tester, args=(slot, 1, number))
+            killer.start()
+            assert sandbox.run(_slow()).outcome == "pass"
+            killer.join()
+
+
+def test_a_tester_ended_from_outside_twice_leaves_the_program_unjudged() -> None:
+    with Sandbox(slots=1) as sandbox:
+        sandbox.run(checked_work(ADD, "import math\nassert add(1, 2) == 3", timeout_s=3.0))
+        (slot,) = sandbox._idle()
+        killer = threading.Thread(target=_kill_tester, args=(slot, 2, signal.SIGKILL))
+        killer.start()
+        with pytest.raises(SandboxLost, match="the process that judges was ended from outside"):
+            sandbox.run(_slow())
+        killer.join()
+        assert sandbox.run(checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)).outcome == "pass"
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        "os._exit(0)",
+        "os._exit(71)",
+        "os.kill(os.getpid(), signal.SIGSEGV)",
+        "held = bytearray(b'x') * (100 << 20)\n    os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
+def test_a_tester_that_dies_of_its_job_is_the_programs_error(
+    death: str, sandbox: Sandbox
+) -> None:
+    """Else a program that brings its tester down would be counted in no accuracy.
+
+    The last is what a machine out of memory does to the largest process.
+    """
+    text = f"import os, signal\nif add(1, 2) == 4:\n    {death}\nassert add"
+    work = checked_work("def add(a, b): return 4", text, timeout_s=3.0)
+    result = sandbox.run(work)
+    assert (result.outcome, result.score) == ("error", 0.0)
+    assert result.detail.startswith("the tester ended before it was done")
+
+
+def test_a_zygote_that_goes_with_its_job_unread_is_replaced() -> None:
+    """Killed just as a job is sent, it resets the connection instead of ending it."""
+    work = checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)
+    with Sandbox(slots=1) as sandbox:
+        sandbox.run(work)
+        (slot,) = sandbox._idle()
+        killed = slot._process
+        os.kill(killed.pid, signal.SIGSTOP)
+        killer = threading.Timer(0.1, killed.kill)
+        killer.start()
+        assert sandbox.run(work).outcome == "pass"
+        killer.join()
 
 
 def test_a_sandbox_dies_with_its_owner() -> None:
