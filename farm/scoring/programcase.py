@@ -68,7 +68,7 @@ def explain_program(
         version=metric.version,
         code=judged.code,
         program=None if verdict is None else verdict.outcome,
-        detail="" if verdict is None else verdict.detail,
+        detail=judged.lost if verdict is None else verdict.detail,
         assertions=tuple(
             AssertionAccount(text=text, outcome=one.outcome, detail=one.detail)
             for text, one in zip(texts, told, strict=False)  # none are told where nothing was run

@@ -163,6 +163,7 @@ class Judged(NamedTuple):
     code: str | None = None
     verdict: ProgramVerdict | None = None
     isolation: Isolation | None = None
+    lost: str = ""  # why there is no verdict on a program that was to be run
 
 
 def judge_program(
@@ -188,8 +189,8 @@ def judge_program(
         if _says_little(verdict):
             # the machine may be less busy now
             verdict = runner.judge(code, assertions, timeout_s=timeout_s)
-    except SandboxLost:
-        return Judged(_unrun(case.id, ERROR), code)
+    except SandboxLost as error:
+        return Judged(_unrun(case.id, ERROR), code, lost=str(error))
     around = isolation_of(verdict.isolation)
     if _says_little(verdict):
         return Judged(_unrun(case.id, ERROR), code, verdict, around)

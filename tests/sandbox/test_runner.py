@@ -265,6 +265,36 @@ def test_a_zygote_that_goes_with_its_job_unread_is_replaced() -> None:
         killer.join()
 
 
+def _started_here() -> set[int]:
+    """Processes that threads of this one have started."""
+    found: set[int] = set()
+    for thread in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{thread}/children", encoding="ascii") as file:
+            found |= {int(child) for child in file.read().split()}
+    return found
+
+
+def test_a_zygote_ended_while_it_starts_is_started_again() -> None:
+    """Twice, and then with the same walls: no kill makes the isolation a weaker one."""
+    usual = run_candidate(ADD, "add(1, 2) == 3").isolation
+    seen = _started_here()
+
+    def kill() -> None:
+        for _ in range(2):
+            while not (young := _started_here() - seen):
+                time.sleep(0.002)
+            seen.update(young)
+            for process in young:
+                os.kill(process, signal.SIGKILL)
+
+    with Sandbox(slots=1) as sandbox:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        result = sandbox.run(checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0))
+        killer.join()
+    assert (result.outcome, result.isolation) == ("pass", usual)
+
+
 def test_a_sandbox_dies_with_its_owner() -> None:
     """The owner is killed while a program sleeps: zygote, candidate and tester all go."""
     before = farm_processes()

@@ -240,6 +240,7 @@ def test_a_program_nobody_could_judge_is_explained_as_that() -> None:
     """The runner lost its process: no outcome of the program, and the case is an error."""
     told = explain_program(scorer("code_exec"), PROGRAM, ["f()"], Runner([SandboxLost("gone")]))
     assert (told.outcome, told.program, told.code) == ("error", None, PROGRAM)
+    assert told.detail == "gone"
 
 
 @pytest.mark.parametrize(
