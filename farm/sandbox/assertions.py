@@ -23,6 +23,7 @@ from farm.sandbox.blocks import (
     other_names,
     without_runners,
 )
+from farm.sandbox.lookups import looked_up, looked_up_by
 from farm.scoring.syntax import free_names
 
 # What an assertion writes as type(x) or x.__class__ is asked of the program when x is one of
@@ -61,7 +62,8 @@ class Assertion(NamedTuple):
         """
         if not self.is_expression or self.free is None:
             return False
-        return self.free <= BUILTINS - overridden - _REACHING
+        nothing = BUILTINS - overridden - _REACHING
+        return self.free <= nothing and looked_up_by(self.code) <= nothing
 
 
 def read(text: str, *, marked: bool = False) -> Assertion:
@@ -137,16 +139,35 @@ def _inner(code: CodeType) -> Iterator[CodeType]:
             yield from _inner(part)
 
 
-def meant(text: str, mine: frozenset[str], defined: frozenset[str]) -> frozenset[str]:
+def meant(
+    text: str, mine: frozenset[str], defined: frozenset[str], others: Sequence[str] = ()
+) -> frozenset[str]:
     """Return the builtin that means the program's function in one assertion, if any does.
 
     `defined` are builtins that the program defines anew, `mine` names that earlier assertions
-    have bound. It must be all that the assertion can mean of the program, alone: beside another
-    function of the program, a builtin is what the tests compare with and cannot be taken over.
+    have bound, `others` all other assertions. It must be all that the assertion can mean of the
+    program, alone: beside another function of the program, by whatever way it is reached, a
+    builtin is what the tests compare with and cannot be taken over. Nor can one of which the
+    assertion makes what others judge by.
     """
-    free = free_names(_parsed(text))
+    tree = _parsed(text)
+    free = free_names(tree)
     candidates = free & defined
-    return candidates if len(candidates) == 1 and free <= BUILTINS - mine else frozenset()
+    own = BUILTINS - mine - _REACHING
+    if len(candidates) != 1 or not free <= own or not _looked_up(text) <= own:
+        return frozenset()
+    made = _bound(tree)
+    if any(not made.isdisjoint(_looked_up(other)) for other in others):
+        return frozenset()
+    return candidates
+
+
+def _looked_up(text: str) -> frozenset[str]:
+    """Return what a text looks up; nothing for one that cannot run."""
+    try:
+        return looked_up(_parsed(text))
+    except (BadAssertion, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
 
 
 class Helpers:
@@ -206,6 +227,14 @@ class Helpers:
         if returned:
             return all(self._returns_nothing(one, seen | {name}) for one in returned)
         return self.can_fail(name)
+
+
+def _bound(tree: ast.Module) -> frozenset[str]:
+    """Return the names a text may leave behind."""
+    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found |= {node.name for node in ast.walk(tree) if isinstance(node, defined)}
+    return frozenset(found) - BUILTINS
 
 
 def _called(node: ast.AST) -> str:

@@ -125,7 +125,9 @@ class Slot:
         except OSError as error:
             line = json.dumps({"failed": str(error)}).encode() + b"\n"
         silent = not line.endswith(b"\n")  # gone, also in the middle of its word
-        ready: dict[str, Any] = {"failed": "it ended without a word"} if silent else json.loads(line)
+        ready: dict[str, Any] = (
+            {"failed": "it ended without a word"} if silent else json.loads(line)
+        )
         if "failed" in ready:
             self._stop()
             return str(ready["failed"])

@@ -38,7 +38,7 @@ class Names(dict[str, Any]):
     `overridden` names builtins that are meant as the program's; for each assertion its own.
     """
 
-    def __init__(self, session: Session, program: Program) -> None:
+    def __init__(self, session: Session, program: Program, every: Sequence[str] = ()) -> None:
         super().__init__(__name__="tests", __builtins__=_Last(self))
         self[assertions.KIND_OF] = session.kind_of
         self.ran: set[str] = set()  # tests that have begun in this assertion
@@ -47,6 +47,7 @@ class Names(dict[str, Any]):
         self.texts: list[str] = []  # of this assertion and those before
         self.session = session
         self._program = program
+        self._every = every  # all assertions of the job
         self.overridden: frozenset[str] = frozenset()
         self.kept: dict[str, Any] = {}  # objects of the program met in this assertion
 
@@ -73,16 +74,20 @@ class Names(dict[str, Any]):
             if not is_of_the_program(value) and getattr(value, "__module__", "") == "tests"
         }
 
-    def settle(self, text: str, one: Assertion) -> None:
-        """Find out which builtins mean the program's in one assertion."""
+    def settle(self, text: str, one: Assertion, left: Waiting) -> None:
+        """Find out which builtins mean the program's in one assertion.
+
+        None does where a check waits to be given the function under test: that is what it judges.
+        """
         entry = self._program.entry
         self.overridden = frozenset((entry,)) if entry else frozenset()
         mentioned = one.block.mentions & _PYTHONS_OWN.keys()
-        if entry or not mentioned:
+        if entry or left.check or not mentioned:
             return
         defined = frozenset(name for name in mentioned if self._defines(name))
         if defined:
-            self.overridden = assertions.meant(text, frozenset(self), defined)
+            others = [part for part in self._every if part is not text]
+            self.overridden = assertions.meant(text, frozenset(self), defined, others)
 
     def _defines(self, name: str) -> bool:
         """Say whether the program has a global of its own that is named like a builtin."""
@@ -204,7 +209,7 @@ def _judge_all(
     tell: Callable[[Json], None],
 ) -> bool:
     """Judge assertions in turn; return whether each ended in a plain yes or no."""
-    names = Names(session, program)
+    names = Names(session, program, texts)
     plain = not any("unittest" in text for text in texts)
     if not plain:  # and this process is then no longer as it was
         names.noted = noted_failures()
@@ -268,7 +273,7 @@ def _why_severed(severed: Severed) -> str:
 
 def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str, str]:
     try:
-        names.settle(text, one)
+        names.settle(text, one, left)
         if one.names_nothing(names.overridden):
             return "error", "the expression names nothing of the program, so it judges nothing"
         value = eval(one.code, names)  # noqa: S307  # the assertions are ours to run
@@ -322,7 +327,10 @@ def _call_waiting(names: Names, one: Assertion, left: Waiting) -> bool:
         if isinstance(test, type) or (test is not None and name.startswith("test")):
             count += call_tests(test, ran)
     if left.check and CHECK not in names.ran:
-        names[CHECK](names.under_test())
+        under_test = names.under_test()
+        names.overridden = frozenset()  # it is given what the entry point names
+        names.kept.clear()
+        names[CHECK](under_test)
     return bool(count) or left.check
 
 

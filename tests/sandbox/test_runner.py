@@ -237,9 +237,7 @@ def test_a_tester_ended_from_outside_twice_leaves_the_program_unjudged() -> None
         "held = bytearray(b'x') * (100 << 20)\n    os.kill(os.getpid(), signal.SIGKILL)",
     ],
 )
-def test_a_tester_that_dies_of_its_job_is_the_programs_error(
-    death: str, sandbox: Sandbox
-) -> None:
+def test_a_tester_that_dies_of_its_job_is_the_programs_error(death: str, sandbox: Sandbox) -> None:
     """Else a program that brings its tester down would be counted in no accuracy.
 
     The last is what a machine out of memory does to the largest process.
