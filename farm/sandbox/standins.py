@@ -34,7 +34,7 @@ class Asker(Protocol):
         """Compare two objects by the program's own operator."""
 
     def contains(self, holder: Remote, value: Any) -> bool | None:
-        """Ask an object what it contains; None when its answer is not to be taken."""
+        """Ask an object what it contains; None when it is not to be asked."""
 
     def arithmetic(self, operation: str, *operands: Any) -> Any:
         """Apply an operator of the program's."""
@@ -217,13 +217,12 @@ def _ordering(operation: str) -> Callable[..., Any]:
 def _contains(self: Remote, value: Any) -> bool:
     _refuse_mixed(self)
     session = self._farm_session
-    iterates = session.class_has(self._farm_class, "__iter__")
     answer = session.contains(self, value)
-    if answer is None and iterates:
-        return any(part is value or part == value for part in iter(self))
-    if answer is None:
-        raise TypeError("an object that claims to contain anything is no container")
-    return answer
+    if answer is not None:
+        return answer
+    if not session.class_has(self._farm_class, "__iter__"):
+        raise TypeError("an object of a class that the tests do not name cannot say what it holds")
+    return any(part is value or part == value for part in iter(self))
 
 
 def is_a_verdict(error: BaseException) -> bool:

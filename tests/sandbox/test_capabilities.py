@@ -454,3 +454,49 @@ def test_a_program_does_not_fill_the_judge_with_classes(one: Sandbox) -> None:
         "error",
         "PeerBroke: it has objects of too many classes",
     )
+
+
+_BAG = """
+class Bag:
+    def __init__(self, *parts): self.parts = list(parts)
+    def __iter__(self): return iter(self.parts)
+    def __contains__(self, value): return {}
+"""
+_SPAN = """
+class Span:
+    def __init__(self, low, high): self.low, self.high = low, high
+    def __contains__(self, value): return self.low <= value <= self.high
+class Words:
+    def __contains__(self, value): return value.isalnum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcomes"),
+    [
+        ("value in self.parts", ["pass", "pass"]),
+        ("value not in self.parts", ["error", "error"]),  # it holds what nobody put in
+        ("True", ["error", "error"]),
+        ("False", ["assertion_fail", "pass"]),
+    ],
+)
+def test_what_a_class_contains_is_what_it_says_and_never_what_it_iterates_over(
+    answer: str, outcomes: list[str], sandbox: Sandbox
+) -> None:
+    """The class is named: its own `__contains__` is under test, not its `__iter__`."""
+    result = judge(sandbox, _BAG.format(answer), "1 in Bag(1, 2)", "3 not in Bag(1, 2)")
+    assert [one.outcome for one in result.assertions] == outcomes
+
+
+def test_a_class_may_hold_all_of_a_kind(sandbox: Sandbox) -> None:
+    """What is asked beside the value is of another kind; an error then is a no."""
+    result = judge(
+        sandbox,
+        _SPAN,
+        "5 in Span(float('-inf'), float('inf')) and 1 not in Span(2, 3)",
+        "'ab1' in Words() and '-' not in Words()",
+    )
+    assert result.detail == ""
+    assert result.isolation.trust == ("remote_contains",)
+    raises = judge(sandbox, _SPAN, "'a' in Span(1, 2)")
+    assert "TypeError" in raises.detail  # of the value itself, an error is one
