@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
 from typing import NamedTuple
 
-from farm.sandbox.blocks import (
+from farm.sandbox.lookups import looked_up, looked_up_by
+from farm.scoring.blocks import (
     CHECK,
     Block,
     block_of,
@@ -23,7 +24,6 @@ from farm.sandbox.blocks import (
     other_names,
     without_runners,
 )
-from farm.sandbox.lookups import looked_up, looked_up_by
 from farm.scoring.syntax import free_names
 
 # What an assertion writes as type(x) or x.__class__ is asked of the program when x is one of

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion, Helpers
-from farm.sandbox.blocks import CHECK, RAN, Waiting, waiting
 from farm.sandbox.collected import call_tests, noted_failures
 from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
 from farm.sandbox.plain import Json
@@ -26,6 +25,7 @@ from farm.sandbox.raised import ProgramAssertion
 from farm.sandbox.remote import NotReady, Session
 from farm.sandbox.standins import Remote
 from farm.sandbox.values import is_of_the_program
+from farm.scoring.blocks import CHECK, RAN, Waiting, waiting
 
 _PYTHONS_OWN = vars(builtins)
 _STOP = "StopIteration"

@@ -25,6 +25,7 @@ from farm.core.result import (
     CaseResult,
 )
 from farm.errors import SandboxLost
+from farm.scoring.blocks import block_of, waiting, without_runners
 from farm.scoring.code import extract_code
 from farm.scoring.syntax import free_names, outline, parsed
 
@@ -38,6 +39,7 @@ _OUTCOMES: Final = {
 }
 _BUILTINS: Final = frozenset(vars(builtins))
 _JUDGING: Final = (ast.Name, ast.Assert, ast.Raise)
+_REACHING: Final = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__"))
 
 
 class AssertionVerdict(Protocol):
@@ -97,13 +99,64 @@ class ProgramRunner(Protocol):
         """
 
 
-def is_assertion(target: str) -> bool:
-    """Say whether a target can judge a program: it parses, and names something or asserts.
+def is_assertion(target: str, beside: Sequence[str] = ()) -> bool:
+    """Say whether a target can judge a program, whatever program that is; `beside` are others.
 
-    A literal (`42`, `'yes'`) is an answer, which no program can be measured by.
+    It must parse, and name something or assert: a literal (`42`, `'yes'`) is an answer, which
+    no program can be measured by. Of a block something must run that can fail, and no test in
+    it may need pytest's fixtures or arguments, which nothing here has. Where another target
+    may decide that, or only a run could tell, it is said to.
     """
     tree = parsed(target.strip())
-    return tree is not None and any(isinstance(node, _JUDGING) for node in ast.walk(tree))
+    if tree is None or not any(isinstance(node, _JUDGING) for node in ast.walk(tree)):
+        return False
+    if (len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)) or _plainly_asserts(tree):
+        return True
+    others = [other for text in beside if (other := parsed(text.strip())) is not None]
+    elsewhere = frozenset().union(*map(_mentioned, others))
+    without_runners(tree)
+    block = block_of(tree)
+    mentioned = elsewhere | block.mentions
+    if any(unit.needs_pytest and unit.name not in mentioned for unit in block.units):
+        return False
+    found = waiting(block, elsewhere, elsewhere)
+    if found.judges or found.tests or found.check:
+        return True
+    # what it calls may be another target's, or hidden from a reader of texts
+    return not block.mentions.isdisjoint(_REACHING.union(*map(_defines, others)))
+
+
+def _plainly_asserts(tree: ast.Module) -> bool:
+    """Say whether a block runs an assert, by itself or in a function it calls; quick, errs to no.
+
+    None that holds what may be a test of pytest's does.
+    """
+    asserting: set[str] = set()
+    called: set[str] = set()
+    found = False
+    for one in tree.body:
+        if isinstance(one, ast.FunctionDef):
+            if one.name.startswith("test") or one.decorator_list:
+                return False
+            if any(isinstance(part, ast.Assert) for part in one.body):
+                asserting.add(one.name)
+        elif isinstance(one, ast.Expr):
+            call = one.value
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                called.add(call.func.id)
+        elif not isinstance(one, ast.Assign | ast.Assert | ast.Import | ast.ImportFrom):
+            return False
+        found = found or isinstance(one, ast.Assert)
+    return found or not asserting.isdisjoint(called)
+
+
+def _mentioned(tree: ast.Module) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _defines(tree: ast.Module) -> frozenset[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))
 
 
 def program_of(response: str, targets: Sequence[str]) -> str:
@@ -177,7 +230,10 @@ def judge_program(
     twice, is an error: that says nothing about it.
     """
     assertions = targets_of(case)
-    if not any(map(is_assertion, assertions)):
+    if not any(
+        is_assertion(text, [*assertions[:at], *assertions[at + 1 :]])
+        for at, text in enumerate(assertions)
+    ):
         return Judged(_unrun(case.id, UNSCORABLE))
     if not case.response or case.response.isspace():
         return Judged(_unrun(case.id, EMPTY))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from farm.sandbox import assertions
-from farm.sandbox.blocks import waiting
 from farm.sandbox.imports import find_denied
 from farm.sandbox.runner import Sandbox, checked_work
+from farm.scoring.blocks import waiting
 
 
 @pytest.mark.parametrize(

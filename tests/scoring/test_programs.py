@@ -198,6 +198,54 @@ def test_an_assertion_is_what_parses_and_holds_something(text: str, can_judge: b
     assert is_assertion(text) is can_judge
 
 
+_TEST = "def test_a(): assert add(1, 2) == 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "beside", "can_judge"),
+    [
+        (_TEST, (), True),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.fail()",
+            (),
+            True,
+        ),
+        ("def check(candidate): assert candidate(1, 2) == 3", (), True),
+        ("x = add(1, 2)", (), False),
+        ("x = add(1, 2)", ("x == 3",), False),  # the other one does
+        ("add(1, 2)\nadd(2, 3)", (), False),
+        ("if add(1, 2) != 3:\n    raise ValueError", (), True),
+        ("try:\n    add(1)\nexcept TypeError:\n    pass\nelse:\n    assert False", (), True),
+        # what asserts stands where nothing runs it
+        ("def look(): assert add(1, 2) == 3", (), False),
+        ("def look(): assert add(1, 2) == 3\nlook()", (), True),
+        ("def look(): assert add(1, 2) == 3", ("look()",), True),
+        ("for a in (1, 2):\n    look(a)", ("def look(x): assert add(x, x) == 2 * x",), True),
+        ("for a in (1, 2):\n    exec('assert add(a, 0) == a')", (), True),
+        # nobody but pytest has their arguments
+        ("def test_a(tmp_path): assert add(1, 2) == 3", (), False),
+        ("@pytest.fixture\ndef x(): return 3\ndef test_a(x): assert add(x, 0) == 3", (), False),
+        (f"@pytest.mark.parametrize('x', [1])\n{_TEST}\nassert add", (), False),
+        ("def test_a(x): assert add(x, 0) == x\nfor x in (1, 2):\n    test_a(x)", (), True),
+        ("def test_a(x): assert add(x, 0) == x", ("test_a(1)",), True),
+    ],
+)
+def test_a_block_is_an_assertion_if_something_in_it_can_fail(
+    text: str, beside: tuple[str, ...], can_judge: bool
+) -> None:
+    """A test that judges nothing is the data's fault: it makes no program a wrong one."""
+    assert is_assertion(text, beside) is can_judge
+
+
+def test_a_case_of_which_no_target_can_judge_is_unscorable_whatever_the_program() -> None:
+    runner = Runner([Verdict(outcome="pass", score=1.0)])
+    fixture = "def test_a(tmp_path): assert add(1, 2) == 3"
+    for response in (PROGRAM, "def add(", "", "I cannot."):
+        assert judged(runner, case(response, fixture, "x = add(1, 2)")).outcome == "unscorable"
+    assert runner.asked == []
+    assert judged(runner, case(PROGRAM, fixture, "add(1, 2) == 3")).outcome == "correct"
+
+
 def test_an_explanation_tells_of_the_code_and_each_assertion() -> None:
     """What was taken out of the response, and for every assertion how it ended and why."""
     said = Verdict(
