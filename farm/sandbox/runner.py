@@ -128,10 +128,11 @@ class Sandbox:
         /,
         *,
         timeout_s: float | None = None,
+        entry_point: str | None = None,
     ) -> CandidateResult:
         """Run one program as `farm.scoring.programs` asks for it; by default in its own time."""
         limit = self.settings.timeout_s if timeout_s is None else timeout_s
-        return self.run(checked_work(code, assertions, timeout_s=limit))
+        return self.run(checked_work(code, assertions, timeout_s=limit, entry_point=entry_point))
 
     def probe(self) -> dict[str, Any]:
         """Return the isolation in force and every attack's result, as plain data."""

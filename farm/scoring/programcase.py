@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from farm.core.case import ScoredInput, targets_of
+from farm.core.case import ProgramInput, targets_of
 from farm.core.isolation import Isolation
 from farm.core.result import EMPTY, ERROR, UNPARSED, UNSCORABLE
 from farm.scoring.programs import Judged, ProgramRunner, judge_program
@@ -55,10 +55,15 @@ class ProgramExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_program(
-    metric: Scorer, prediction: str, targets: Sequence[str], runner: ProgramRunner
+    metric: Scorer,
+    prediction: str,
+    targets: Sequence[str],
+    runner: ProgramRunner,
+    *,
+    prompt: str = "",
 ) -> ProgramExplanation:
     """Run one program and say why it scores as it does; errors are those of the runner."""
-    case = ScoredInput(id="", response=prediction, targets=tuple(targets))
+    case = ProgramInput(id="", response=prediction, targets=tuple(targets), prompt=prompt)
     judged = judge_program(case, runner)
     texts = targets_of(case)
     verdict = judged.verdict

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from farm.core.case import ScoredInput, targets_of
+from farm.core.case import ProgramInput, ScoredInput, targets_of
 from farm.core.isolation import Isolation, isolation_of, weakest
 from farm.core.result import (
     CORRECT,
@@ -25,7 +26,7 @@ from farm.core.result import (
     CaseResult,
 )
 from farm.errors import SandboxLost
-from farm.scoring.blocks import block_of, waiting, without_runners
+from farm.scoring.blocks import CHECK, block_of, waiting, without_runners
 from farm.scoring.code import extract_code
 from farm.scoring.syntax import free_names, outline, parsed
 
@@ -38,6 +39,8 @@ _OUTCOMES: Final = {
     "timeout": TIMEOUT,
 }
 _BUILTINS: Final = frozenset(vars(builtins))
+_CHECK: Final = re.compile(rf"^def +{CHECK}\b", re.MULTILINE)
+_BEGUN: Final = re.compile(r"^[ \t]*(?:async +)?def +(\w+)", re.MULTILINE)
 _JUDGING: Final = (ast.Name, ast.Assert, ast.Raise)
 _REACHING: Final = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__"))
 
@@ -90,11 +93,18 @@ class ProgramRunner(Protocol):
     """Runs programs where they can do no harm."""
 
     def judge(
-        self, code: str, assertions: Sequence[str], /, *, timeout_s: float | None = None
+        self,
+        code: str,
+        assertions: Sequence[str],
+        /,
+        *,
+        timeout_s: float | None = None,
+        entry_point: str | None = None,
     ) -> ProgramVerdict:
         """Run a program and judge it by assertions, of which there is at least one.
 
-        `timeout_s` is for all of it; None is the runner's own. Raises `SandboxLost`
+        `timeout_s` is for all of it; None is the runner's own. `entry_point` names the function
+        that a check is to be given. Raises `SandboxLost`
         when there is no verdict on this program, `SandboxUnavailable` when none can be run at all.
         """
 
@@ -186,6 +196,18 @@ def _defined(code: str) -> frozenset[str]:
     return frozenset() if seen is None else seen.defines
 
 
+def asked_for(prompt: str, code: str, assertions: Sequence[str]) -> str | None:
+    """Return the function that a check is to be given, by the prompt: the last that it begins.
+
+    None where nothing waits to be given one, or the program does not define it.
+    """
+    if not any(_CHECK.search(text) for text in assertions):
+        return None
+    begun = _BEGUN.findall(prompt)
+    seen = outline(code) if begun else None
+    return begun[-1] if seen is not None and begun[-1] in seen.defines else None
+
+
 def judge_programs(
     cases: Sequence[ScoredInput],
     runner: ProgramRunner,
@@ -224,6 +246,9 @@ def judge_program(
 ) -> Judged:
     """Judge one case; without a time of its own the runner's holds.
 
+    A `check` that nothing calls is given the function that the prompt of a `ProgramInput` asks
+    for, where the program has that.
+
     In this order: unscorable (no target is an assertion), empty, unparsed (no program in the
     response), then what became of the program: correct (every assertion passed), wrong, or
     timeout. A program that could not be judged, or was out of time for want of a processor
@@ -240,11 +265,12 @@ def judge_program(
     code = program_of(case.response, assertions)
     if not code:
         return Judged(_unrun(case.id, UNPARSED))
+    entry = asked_for(case.prompt, code, assertions) if isinstance(case, ProgramInput) else None
     try:
-        verdict = runner.judge(code, assertions, timeout_s=timeout_s)
+        verdict = runner.judge(code, assertions, timeout_s=timeout_s, entry_point=entry)
         if _says_little(verdict):
             # the machine may be less busy now
-            verdict = runner.judge(code, assertions, timeout_s=timeout_s)
+            verdict = runner.judge(code, assertions, timeout_s=timeout_s, entry_point=entry)
     except SandboxLost as error:
         return Judged(_unrun(case.id, ERROR), code, lost=str(error))
     around = isolation_of(verdict.isolation)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from farm.core.case import ScoredInput
+from farm.core.case import ProgramInput, ScoredInput
 from farm.core.isolation import Isolation
 from farm.core.result import CaseResult
 from farm.errors import SandboxLost, SandboxUnavailable, SpecError
@@ -47,10 +47,18 @@ class Runner:
 
     says: list[Verdict | Exception]
     asked: list[tuple[str, Sequence[str]]] = field(default_factory=list)
+    entries: list[str | None] = field(default_factory=list)
 
     def judge(
-        self, code: str, assertions: Sequence[str], /, *, timeout_s: float | None = None
+        self,
+        code: str,
+        assertions: Sequence[str],
+        /,
+        *,
+        timeout_s: float | None = None,
+        entry_point: str | None = None,
     ) -> Verdict:
+        self.entries.append(entry_point)
         self.asked.append((code, assertions))
         said = self.says.pop(0)
         if isinstance(said, Exception):
@@ -321,3 +329,39 @@ def test_one_rule_has_one_spelling(written: str) -> None:
     with pytest.raises(SpecError, match="code_exec@10s"):
         scorer(f"code_exec@{written}")
     assert rules_of("code_exec") == ProgramRules()
+
+
+_PROMPT = """from typing import List
+
+def is_even(n: int) -> bool:
+    return n % 2 == 0
+
+
+def halve(n: int) -> int:
+    '''Halve an even number.
+    >>> halve(4)
+    2
+    '''
+"""
+_HALVE = _PROMPT + "    return n // 2 if is_even(n) else None\n"
+_CHECK = "def check(candidate):\n    assert candidate(4) == 2\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code", "test", "entry"),
+    [
+        (_PROMPT, _HALVE, _CHECK, "halve"),
+        ("Complete this:\n```python\n" + _PROMPT + "```\nThanks.", _HALVE, _CHECK, "halve"),
+        (_PROMPT, _HALVE, "halve(4) == 2", None),  # the test says itself what it calls
+        (_PROMPT, "def is_even(n): return n\ndef half(n): return 2", _CHECK, None),
+        ("Write a function that halves.", _HALVE, _CHECK, None),
+    ],
+)
+def test_a_check_is_given_the_function_that_the_prompt_ends_with(
+    prompt: str, code: str, test: str, entry: str | None
+) -> None:
+    """As HumanEval's fields are: the prompt may define what its function needs."""
+    runner = Runner([Verdict(outcome="pass", score=1.0)])
+    one = ProgramInput(id="a", prompt=prompt, response=f"```python\n{code}\n```", expected=test)
+    judged(runner, one)
+    assert runner.entries == [entry]
