@@ -127,9 +127,19 @@ def _read_block(text: str) -> Assertion:
         code = compile(text.strip(), "<assertion>", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not compile: {error}") from error
-    names = frozenset(code.co_names).union(*[part.co_names for part in _inner(code)])
+    names = named_by(code)
     calls = frozenset(code.co_names).difference(_DEFINES.findall(text))
     return Assertion(code, False, calls, None, Block(names, True))
+
+
+def named_by(code: CodeType) -> frozenset[str]:
+    """Return the global names and the attributes that code mentions, wherever."""
+    return frozenset(code.co_names).union(*[part.co_names for part in _inner(code)])
+
+
+def defined_by(text: str) -> frozenset[str]:
+    """Return the names of the functions and classes that a text defines for others."""
+    return frozenset(_DEFINES.findall(text))
 
 
 def _inner(code: CodeType) -> Iterator[CodeType]:

@@ -33,9 +33,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         "lshift", "rshift", "neg", "pos", "invert", "eq", "ne", "lt", "le", "gt", "ge", "contains",
         "getitem", "setitem", "delitem", "index")},
     **{name: getattr(builtins, name) for name in
-       ("abs", "bool", "divmod", "float", "format", "getattr", "hash", "int", "isinstance",
-        "issubclass", "iter", "len", "next", "repr", "reversed", "round", "setattr", "delattr",
+       ("abs", "bool", "divmod", "float", "format", "getattr", "hash", "int", "issubclass", "iter", "len", "next", "repr", "reversed", "round", "setattr", "delattr",
         "str", "type")},
+    "isinstance": described.is_instance,
     "call": lambda function, /, *arguments, **named: function(*arguments, **named),
     "leave": lambda manager, error: type(manager).__exit__(
         manager, type(error), error, error.__traceback__
@@ -235,7 +235,7 @@ class Candidate:
         if kind is types.ModuleType and value.__name__ != NAME:
             reference["module"] = value.__name__
         if issubclass(kind, type) and hasattr(value, "__class_getitem__"):
-            kind = described.Subscriptable
+            kind = kind if described.judges_instances(kind) else described.Subscriptable
         reference["c"] = self._class_number(kind)
         if issubclass(kind, type):
             reference["class"] = self._class_number(value)

@@ -221,8 +221,18 @@ class Session:
     def is_instance(self, value: object, kind: Remote) -> bool:
         """Answer `isinstance` with a class of the program."""
         if is_of_the_program(value):
-            return bool(self.operate("isinstance", value, kind))
+            return self._judged_by(kind, "isinstance", value)
         return False
+
+    def is_subclass(self, kind: type, parent: Remote) -> bool:
+        """Answer `issubclass` with a class of the program."""
+        return self._judged_by(parent, "issubclass", kind)
+
+    def _judged_by(self, kind: Remote, operation: str, value: object) -> bool:
+        """Ask about a class, and say so in `trust` if its metaclass has a word in it."""
+        if "judges instances" in self._classes[kind._farm_class][1]:
+            self.trust.add("remote_instance")
+        return bool(self.operate(operation, value, kind))
 
     def kind_of(self, value: Any) -> Any:
         """Answer `type(value)`: the program's class where the value is the program's."""
@@ -264,6 +274,8 @@ class Session:
         if type(name) is not str or name.startswith("_") or not _is_of_the_tests(owner):
             raise AttributeError("not an attribute the program may see")
         if asked["ask"] == "set":
+            if callable(getattr(type(owner), name, None)):
+                raise AttributeError("a method of the tests is theirs")
             setattr(owner, name, self._traffic.unpack(asked["v"]))
             return None
         return getattr(owner, name)

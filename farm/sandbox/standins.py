@@ -42,6 +42,9 @@ class Asker(Protocol):
     def is_instance(self, value: object, kind: Remote) -> bool:
         """Answer `isinstance` with a class of the program."""
 
+    def is_subclass(self, kind: type, parent: Remote) -> bool:
+        """Answer `issubclass` with a class of the program."""
+
     def class_has(self, number: int, name: str) -> bool:
         """Say whether objects of a class have a method."""
 
@@ -127,7 +130,7 @@ class Remote:
         return self._farm_session.is_instance(value, self)
 
     def __subclasscheck__(self, kind: type) -> bool:
-        return bool(self._farm_session.operate("issubclass", kind, self))
+        return self._farm_session.is_subclass(kind, self)
 
 
 def _refuse_mixed(stand_in: Remote) -> None:

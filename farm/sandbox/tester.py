@@ -45,6 +45,7 @@ class Names(dict[str, Any]):
         self[RAN] = self.ran.add
         self.noted: list[BaseException] = []  # failures that a runner kept to itself
         self.texts: list[str] = []  # of this assertion and those before
+        self.stopping: set[str] = set()  # what they define that names StopIteration
         self.session = session
         self._program = program
         self._every = every  # all assertions of the job
@@ -245,9 +246,7 @@ def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str,
     names.ran.clear()
     names.noted.clear()
     session = names.session
-    session.begin(
-        expects_stop=any(_STOP in part for part in (text, *filter(_defines, names.texts)))
-    )
+    session.begin(expects_stop=_expects_stop(names, text, one))
     result = _evaluate(names, text, one, left)
     severed = session.severed
     if severed is None:
@@ -260,9 +259,15 @@ def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str,
     return "error", _why_severed(severed)
 
 
-def _defines(text: str) -> bool:
-    """Say whether a text may define what later ones call."""
-    return "def " in text
+def _expects_stop(names: Names, text: str, one: Assertion) -> bool:
+    """Say whether an assertion names StopIteration, or something of the tests' that does."""
+    if _STOP not in text and not names.stopping:  # nearly always
+        return False
+    named = assertions.named_by(one.code)
+    if _STOP not in named and names.stopping.isdisjoint(named):
+        return False
+    names.stopping |= assertions.defined_by(text)
+    return True
 
 
 def _why_severed(severed: Severed) -> str:
