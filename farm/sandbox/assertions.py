@@ -42,8 +42,27 @@ _MAY_WAIT = re.compile(r"\bdef +test|\bclass +|__main__|\bunittest\b")
 _ASKS_FOR_KIND = re.compile(r"\b(?:type|__class__)\b")
 
 
+NAMES_NOTHING = "the expression names nothing of the program, so it judges nothing"
+
+
 class BadAssertion(Exception):
     """The assertion itself is at fault, not the program it judges."""
+
+
+def needs_pytest(name: str) -> str:
+    """Say why a test was not run that nothing but pytest can call."""
+    return (
+        f"{name} needs pytest itself, for its arguments or fixtures, so it was not run; "
+        "write its values out, or call it with them"
+    )
+
+
+def no_one_function(count: int) -> str:
+    """Say why a check was not called."""
+    return (
+        f"nothing calls {CHECK}, so it judges nothing, and the program defines "
+        f"{count} functions, not one; add the call, or name the entry point"
+    )
 
 
 class Assertion(NamedTuple):
@@ -202,6 +221,11 @@ class Helpers:
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 names = [part.id for part in node.targets if isinstance(part, ast.Name)]
                 self._defined |= dict.fromkeys(names, node.value)
+
+    @property
+    def defined(self) -> frozenset[str]:
+        """The names of these functions."""
+        return frozenset(self._defined)
 
     def judge_by_raising(self, text: str) -> bool:
         """Say whether an expression is a call of one that can fail and returns nothing."""

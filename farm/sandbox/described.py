@@ -65,7 +65,7 @@ def judges_instances(kind: type) -> bool:
 
 
 def is_instance(value: object, kind: Any) -> bool:
-    """Answer `isinstance`; an object that claims another class than its own is asked for its own."""
+    """Answer `isinstance` by an object's own class, whatever class it claims to be of."""
     if not isinstance(value, kind):
         return False
     return value.__class__ is type(value) or issubclass(type(value), kind)

@@ -29,6 +29,9 @@ _TRIES = 10
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 _ENTRY = "import sys; sys.path[:0] = [{root!r}]; from farm.sandbox.zygote import main; main()"
 
+Grading = Literal["split", "in_process"]
+Imports = Literal["allow", "deny"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
@@ -38,8 +41,8 @@ class Work:
     assertions: tuple[str, ...]
     bounds: limits.Limits = field(default_factory=limits.Limits)
     entry_point: str | None = None
-    grading: Literal["split", "in_process"] = "split"
-    imports: Literal["allow", "deny"] | None = None  # None: as the settings say
+    grading: Grading = "split"
+    imports: Imports | None = None  # None: as the settings say
 
 
 def _package_directories() -> list[str]:

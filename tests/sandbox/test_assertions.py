@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from farm.sandbox import assertions
@@ -145,6 +147,20 @@ def test_a_builtin_of_the_program_judges_no_function_beside_it(
     result = sandbox.run(work)
     assert (result.outcome, result.score) != ("pass", 1.0)
     assert result.passed == 0
+
+
+@pytest.mark.parametrize("grading", ["split", "in_process"])
+def test_a_missing_entry_point_is_not_made_up_for_by_python(
+    grading: Literal["split", "in_process"], sandbox: Sandbox
+) -> None:
+    """Python has a `sorted` of its own, which would pass for a program of nothing."""
+    for text in ("sorted([2, 1]) == [1, 2]", "def check(c):\n    assert c([1])\ncheck(sorted)"):
+        work = checked_work(
+            "def sort(x): return x", text, timeout_s=3.0, entry_point="sorted", grading=grading
+        )
+        result = sandbox.run(work)
+        assert (result.outcome, result.passed) == ("error", 0)
+        assert "name 'sorted' is not defined" in result.detail
 
 
 def test_a_check_is_given_what_the_entry_point_names_and_compares_with_pythons(
@@ -339,13 +355,48 @@ WAITING = [
 ]
 
 
-@pytest.mark.parametrize("text", WAITING)
-def test_what_waits_to_be_called_is_called(text: str, sandbox: Sandbox) -> None:
+@pytest.mark.parametrize(
+    ("grading", "text"),
+    [("split", text) for text in WAITING] + [("in_process", text) for text in WAITING[::4]],
+)
+def test_what_waits_to_be_called_is_called(
+    grading: Literal["split", "in_process"], text: str, sandbox: Sandbox
+) -> None:
     """Test functions and classes as pytest and unittest call them, and HumanEval's check."""
     right, wrong = "def f(x): return x * x", "def f(x): return x"
-    assert sandbox.run(checked_work(right, text, timeout_s=5.0)).detail == ""
-    result = sandbox.run(checked_work(wrong, text, timeout_s=5.0))
+    passes = sandbox.run(checked_work(right, text, timeout_s=5.0, grading=grading))
+    assert (passes.detail, passes.score) == ("", 1.0)
+    result = sandbox.run(checked_work(wrong, text, timeout_s=5.0, grading=grading))
     assert (result.outcome, result.score) == ("assertion_fail", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "outcomes"),
+    [
+        (["1 == 1"], ["error"]),
+        (["x = f(1)"], ["error"]),
+        (["def look():\n    assert f(3) == 9"], ["error"]),
+        (["def test_a(tmp_path):\n    assert f(3) == 9"], ["error"]),
+        (["import pytest\n@pytest.mark.skip\ndef test_a():\n    assert f(3) == 9"], ["error"]),
+        (["assert ("], ["error"]),
+        (["f.__globals__['os'] = 3\nassert os == 3"], ["pass"]),
+        (["import sys\nsys.exit(0)\nassert f"], ["error"]),
+        (["import pytest\nwith pytest.raises(ValueError):\n    f(3)"], ["assertion_fail"]),
+        # a helper of one assertion in the next, and what gives nothing back
+        (["def check(c):\n    assert c(3) == 9", "check(f)", "check(abs)"],
+         ["pass", "pass", "assertion_fail"]),
+        (["def look(c):\n    assert c(3) == 9", "look(f)", "x = 3\nlook(f)"],
+         ["pass", "pass", "pass"]),
+        (["print(f(3))"], ["assertion_fail"]),
+    ],
+)  # fmt: skip
+def test_beside_the_program_an_assertion_judges_by_the_same_rules(
+    texts: list[str], outcomes: list[str], sandbox: Sandbox
+) -> None:
+    work = checked_work("def f(x): return x * x", texts, timeout_s=5.0, grading="in_process")
+    result = sandbox.run(work)
+    assert [one.outcome for one in result.assertions] == outcomes, result.detail
+    assert result.isolation.trust == ("in_process",)
 
 
 def test_a_check_that_another_assertion_calls_only_waits_for_it(sandbox: Sandbox) -> None:

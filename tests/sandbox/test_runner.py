@@ -64,6 +64,32 @@ def test_a_timeout_outside_its_range_is_refused(timeout_s: float) -> None:
         run_candidate(ADD, "add(1, 2) == 3", timeout_s)
 
 
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"assertions": None}, "assertions are texts, not NoneType"),
+        ({"assertions": b"f()"}, "assertions are texts, not bytes"),
+        ({"assertions": ["f()", 3]}, "code and assertions are text, not int"),
+        ({"code": None}, "code and assertions are text, not NoneType"),
+        ({"timeout_s": "3"}, "timeout '3' is no number of seconds"),
+        ({"timeout_s": None}, "timeout None is no number of seconds"),
+        ({"timeout_s": True}, "timeout True is no number of seconds"),
+        ({"grading": "foo"}, "grading 'foo' is not one of split, in_process"),
+        ({"entry_point": "a.b"}, "entry point 'a.b' is not the name of a function"),
+        ({"entry_point": 3}, "entry point 3 is not the name of a function"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(named: dict, message: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        run_candidate(**{"code": ADD, "assertions": "add(1, 2) == 3", **named})
+    assert str(refused.value) == message
+
+
+def test_an_import_policy_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="imports 'maybe' is not one of allow, deny"):
+        run_candidate(ADD, "add(1, 2) == 3", settings=Settings(imports="maybe"))  # type: ignore[arg-type]
+
+
 def test_without_assertions_there_is_nothing_to_judge_by() -> None:
     """0 of 0 is no score."""
     with pytest.raises(SpecError, match="no assertions"):
