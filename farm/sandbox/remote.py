@@ -21,6 +21,7 @@ from farm.sandbox.raised import Ancestries, RaisedByProgram, rebuilt, said
 from farm.sandbox.standins import Remote, is_a_verdict, stand_in
 from farm.sandbox.values import PLAIN, Reference, is_of_the_program, number_of, value_class
 
+TESTS = "tests"  # the module that the assertions' own classes and functions are of
 _DECOYS = 3
 _LONGEST_NAME = 200
 _MOST_CLASSES = 10_000
@@ -395,4 +396,4 @@ class Session:
 
 def _is_of_the_tests(value: Any) -> bool:
     """Say whether a value is an object of a class that the assertions themselves define."""
-    return type(value).__module__ == "tests" and not isinstance(value, type)
+    return type(value).__module__ == TESTS and not isinstance(value, type)
