@@ -21,8 +21,9 @@ from typing import Any
 from farm.sandbox import assertions, described, imports, values
 from farm.sandbox.frames import Line, Message, PeerBroke
 from farm.sandbox.known import is_pure
-from farm.sandbox.lent import Callback, Foreign
+from farm.sandbox.lent import LENT, LENT_CLASS, Callback, Foreign, error_class
 from farm.sandbox.plain import Json, Traffic
+from farm.sandbox.raised import more_of
 
 NAME = imports.PROGRAM
 # Operators a tester may ask for; taken here, before a program can replace its builtins.
@@ -47,7 +48,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 _BUILTIN_OBJECTS = {id(value): name for name, value in vars(builtins).items()}
 _MOST_PROMISED = 32
-_LENT = "_farm_number"  # on an exception of the tests that passes through the program
 _NAMED = (types.FunctionType, type)
 
 
@@ -72,6 +72,7 @@ class Candidate:
         self._classes: list[type] = []
         self._class_numbers: dict[int, int] = {}
         self._told: list[Json] = []
+        self._borrowed: dict[int, Any] = {}  # of the tests: one thing here for each of theirs
         self._module = types.ModuleType(NAME)
         self._code: types.CodeType | None = None
         self._event_loop: Any = None
@@ -238,6 +239,8 @@ class Candidate:
             kind = described.Subscriptable
         reference["c"] = self._class_number(kind)
         if issubclass(kind, type):
+            if LENT_CLASS in vars(value):
+                return {"t": "own", "v": vars(value)[LENT_CLASS]}
             reference["class"] = self._class_number(value)
             if issubclass(value, BaseException):
                 reference["raises"] = self._ancestry(value)
@@ -253,12 +256,15 @@ class Candidate:
     def _ancestry(self, kind: type) -> list[Json]:
         """List an exception's classes, nearest first.
 
-        Names for Python's own; a number, a name and a module for others.
+        Names for Python's own; a number, a name and a module for the program's; the number
+        alone for what the tests have lent.
         """
         line: list[Json] = []
         for parent in type.mro(kind):
             if _BUILTIN_OBJECTS.get(id(parent)) is not None:
                 line.append(parent.__name__)
+            elif LENT_CLASS in vars(parent):
+                line.append([vars(parent)[LENT_CLASS]])
             else:
                 line.append([self._class_number(parent), parent.__name__, str(parent.__module__)])
         return line
@@ -269,21 +275,32 @@ class Candidate:
             return self._objects[body]
         if tag == "class":
             return self._classes[body]
-        if tag == "callback":
-            return Callback(self, body)
-        if tag == "foreign":
-            return Foreign(self, body)
+        if tag in ("callback", "foreign", "error class", "raised"):
+            if body not in self._borrowed:
+                self._borrowed[body] = self._borrow(reference)
+            return self._borrowed[body]
         if tag in ("builtin", "template"):
             return getattr(builtins if tag == "builtin" else str, body)
-        if tag == "raised":
-            kind, arguments = getattr(builtins, body), self._traffic.unpack(reference["a"])
-            try:
-                return kind(*arguments)
-            except TypeError:  # a class of the tests may take other arguments than its parent
-                return kind.__new__(kind, *arguments)
+        if tag == "library":
+            return getattr(__import__(body, fromlist=["_"]), reference["name"])
         if tag == "module":
             return __import__(body, fromlist=["_"])
         return iter([self._traffic.unpack(part) for part in body])
+
+    def _borrow(self, reference: Json) -> Any:
+        tag, number = reference["t"], reference["v"]
+        if tag == "error class":
+            bases = tuple([self._adopt(one) for one in reference["bases"]])
+            return error_class(self, number, reference["name"], bases)
+        if tag == "raised":
+            kind, arguments = self._adopt(reference["kind"]), self._traffic.unpack(reference["a"])
+            try:
+                made = kind(*arguments)
+            except Exception:  # noqa: BLE001  # it may take other arguments than its parent
+                made = kind.__new__(kind, *arguments)
+            vars(made)[LENT] = number
+            return made
+        return Callback(self, number) if tag == "callback" else Foreign(self, number)
 
     def _report(self, error: BaseException) -> Message:
         report = self._report_alone(error)
@@ -310,12 +327,22 @@ class Candidate:
         }
         if not described.is_inherited(kind, "__str__"):
             report["says"] = text
-        more = error.__dict__
-        if more.get("__notes__"):
-            report["notes"] = [str(note) for note in more["__notes__"]]
-        if _LENT in more:
-            report["own"] = more[_LENT]
+        if not described.is_inherited(kind, "__repr__"):
+            report["shows"] = self._shown(error)
+        if more := more_of(error):
+            report["more"] = more
+        mine = error.__dict__
+        if mine.get("__notes__"):
+            report["notes"] = [str(note) for note in mine["__notes__"]]
+        if LENT in mine:
+            report["own"] = mine[LENT]
         return report
+
+    def _shown(self, error: BaseException) -> str:
+        try:
+            return repr(error)[:2000]
+        except BaseException:  # noqa: BLE001  # as above
+            return ""
 
     def ask(self, request: Message) -> Any:
         """Ask the tester for something only it has, in the middle of answering it."""
@@ -329,7 +356,7 @@ class Candidate:
         """Make of what a function of the tests raised what the program can catch."""
         raised = self._traffic.unpack(answer["raised"])
         if isinstance(raised, BaseException):
-            raised.__dict__.setdefault(_LENT, answer["own"])
+            raised.__dict__.setdefault(LENT, answer["own"])
             return raised
         return RuntimeError(answer["text"])
 

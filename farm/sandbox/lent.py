@@ -7,6 +7,9 @@ from typing import Any, Protocol
 from farm.sandbox.frames import Message
 from farm.sandbox.plain import Json
 
+LENT = "_farm_number"  # on an exception of the tests that passes through the program
+LENT_CLASS = "_farm_class"
+
 
 class Asker(Protocol):
     """What a lent thing needs of the candidate it was lent to."""
@@ -55,3 +58,15 @@ class Foreign:
 
     def __hash__(self) -> int:
         return hash(self._number)
+
+
+def error_class(home: Asker, number: int, name: str, bases: tuple[type, ...]) -> type:
+    """Make the twin of an exception class of the tests; what one has besides, they are asked."""
+
+    def attribute(self: BaseException, wanted: str) -> Any:
+        own = vars(self).get(LENT)
+        if own is None or wanted.startswith("_"):
+            raise AttributeError(wanted)
+        return home.ask({"ask": "get", "n": own, "name": wanted})
+
+    return type(name, bases, {LENT_CLASS: number, "__getattr__": attribute})

@@ -21,10 +21,11 @@ from farm.sandbox.assertions import Assertion, BadAssertion, Helpers
 from farm.sandbox.blocks import CHECK, RAN, Waiting, waiting
 from farm.sandbox.collected import call_tests, noted_failures
 from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
+from farm.sandbox.loans import TESTS
 from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
 from farm.sandbox.raised import ProgramAssertion
-from farm.sandbox.remote import TESTS, NotReady, Session
+from farm.sandbox.remote import NotReady, Session
 from farm.sandbox.standins import Remote
 from farm.sandbox.values import is_of_the_program
 
@@ -119,7 +120,7 @@ class _Module(types.ModuleType):
 
     @property
     def __dict__(self) -> Names:  # type: ignore[override]  # a module's own cannot be replaced
-        return object.__getattribute__(self, "_names")
+        return self._names
 
     def __getattr__(self, name: str) -> object:
         if name not in vars(self):

@@ -1,8 +1,9 @@
 """Values of classes that extend a plain one: what of the class such a value keeps.
 
 A value is plain in every operator with plain data, whatever its class says, since that is how
-tests compare. What the class writes of itself (`repr`, `str`) tells the program nothing, and an
-operator between two of the program's own gets nothing of the tests: both are the class's.
+tests compare. What the class writes of itself (`repr`, `str`) or says of one value alone (`len`,
+iteration, `abs`) tells the program nothing, and an operator between two of the program's own gets
+nothing of the tests: these are the class's.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ RECKONED = {
         "lshift", "rshift", "divmod",
     )
 }  # fmt: skip
-ASKED_FOR = (*_WRITTEN, *_COMPARED, *RECKONED, "__call__")
+# What is asked of one value alone, or of it and a place in it: no answer can depend on what the
+# tests compare it with.
+_ALONE = {
+    f"__{name}__": name
+    for name in (
+        "call", "len", "iter", "reversed", "getitem", "bool", "int", "float", "round", "abs",
+        "neg", "pos", "invert",
+    )
+}  # fmt: skip
+ASKED_FOR = (*_WRITTEN, *_COMPARED, *RECKONED, *_ALONE)
 
 
 class Reference:
@@ -70,8 +80,9 @@ def value_class(session: Asker, name: str, base: type, has: frozenset[str]) -> t
             if f"own {method}" in has:
                 said = "remote_eq" if operation in ("eq", "ne") else mark
                 members[method] = _between(session, operation, method, base, said)
-    if "own __call__" in has:
-        members["__call__"] = _called(session)
+    for method, operation in _ALONE.items():
+        if f"own {method}" in has:
+            members[method] = _asked(session, operation)
     if "__eq__" in members:
         members["__hash__"] = base.__hash__
     return type(name.replace("\0", "") or "value", (base,), members)
@@ -84,9 +95,10 @@ def _written(session: Asker, operation: str) -> Callable[..., str]:
     return method
 
 
-def _called(session: Asker) -> Callable[..., Any]:
+def _asked(session: Asker, operation: str) -> Callable[..., Any]:
     def method(self: Any, /, *arguments: Any, **named: Any) -> Any:
-        return session.operate("call", Reference(number_of(self)), *arguments, **named)
+        found = session.operate(operation, Reference(number_of(self)), *arguments, **named)
+        return iter(found) if type(found) is list else found
 
     return method
 
