@@ -7,17 +7,24 @@ the program's, and nothing else: `lent` is the other side.
 
 from __future__ import annotations
 
+import builtins
+import re
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+from farm.sandbox import rare
+from farm.sandbox.described import plain_part
 from farm.sandbox.frames import Message, PeerBroke
-from farm.sandbox.plain import Json, Traffic
+from farm.sandbox.lent import SPECIAL
+from farm.sandbox.plain import SHARED, Json, Traffic
 from farm.sandbox.raised import RaisedByProgram, said
 from farm.sandbox.standins import is_a_verdict
+from farm.sandbox.values import PLAIN
 
 TESTS = "tests"  # the module that the assertions' own classes and functions are of
+_MARKS = "pytestmark"  # says whether a test is one
 _FORMAT, _FORMAT_MAP = str.format, str.format_map
 
 
@@ -63,13 +70,48 @@ class Loans:
         if isinstance(value, BaseException):
             return self._lent_error(value)
         if is_of_the_tests(value):
-            return {"t": "foreign", "v": self.number_of(value)}
+            return self._lent_object(value)
         if value is _FORMAT or value is _FORMAT_MAP:
             # called here, it would read attributes of the tests' own objects for the program
             return {"t": "template", "v": value.__name__}
+        if type(value) is types.FunctionType:
+            return {"t": "function", "v": self.number_of(value)}
         if callable(value):
             return {"t": "callback", "v": self.number_of(value)}
+        if type(value) is re.Pattern:
+            return {"t": "pattern", "v": self._traffic.pack(value.pattern), "flags": value.flags}
+        if rare.is_a_path(type(value)):
+            return rare.packed_path(value)
         return {"t": "iterator", "v": [self._traffic.pack(part) for part in value]}
+
+    def _lent_object(self, value: Any) -> Json:
+        """Lend an object of a class of the tests: as what it extends, if that is plain data."""
+        kind = type(value)
+        own = [one for one in type.mro(kind) if one.__module__ == TESTS]
+        if issubclass(kind, SHARED) and not any(map(_has_methods, own)):
+            return self._traffic.share(value, next(one for one in SHARED if issubclass(kind, one)))
+        number = self.number_of(value)
+        if issubclass(kind, PLAIN) and not issubclass(kind, frozenset):
+            fields = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
+            plain = self._traffic.pack(plain_part(value))
+            told = {"t": "like", "v": number, "kind": self.number_of(kind), "base": plain}
+            return told | {"name": kind.__name__, "fields": fields and list(fields)}
+        told = {"t": "foreign", "v": number}
+        if has := _special_methods(kind):
+            told["has"] = has
+        return told
+
+    def remade(self, number: int, plain: Any) -> Any:
+        """Return a named tuple that the program made of one of the tests'; raises what is odd.
+
+        Nothing of the class runs.
+        """
+        kind = self._things[number]
+        if type(kind) is not type or kind.__module__ != TESTS or not hasattr(kind, "_fields"):
+            raise PeerBroke("what the program made is no named tuple of the tests")
+        if type(plain) is not tuple or len(plain) != len(kind._fields):
+            raise PeerBroke("a named tuple has other parts than its class says")
+        return tuple.__new__(kind, plain)
 
     def _lent_class(self, kind: type[BaseException]) -> Json:
         """Lend a class that the program is to catch: a library's as that, the tests' by a twin."""
@@ -95,12 +137,7 @@ class Loans:
         """Do what the program asks of a thing it was lent, and say what came of it."""
         try:
             owned = self._things[asked["n"]]
-            if asked["ask"] == "call":
-                arguments = [self._traffic.unpack(part) for part in asked["a"]]
-                named = {key: self._traffic.unpack(part) for key, part in asked["k"].items()}
-                value = owned(*arguments, **named)
-            else:
-                value = self._attribute(owned, asked)
+            value = self._done(owned, asked)
             self._returned = value  # held until the next message, or the book would drop it
             return {"do": "return", "v": self._traffic.pack(value)}
         except Exception as error:  # noqa: BLE001  # a test's function may raise anything
@@ -114,15 +151,106 @@ class Loans:
                 "text": said(error),
             }
 
+    def _done(self, owned: Any, asked: Json) -> Any:
+        wish = asked["ask"]
+        if wish == "call":
+            arguments = [self._traffic.unpack(part) for part in asked["a"]]
+            named = {key: self._traffic.unpack(part) for key, part in asked["k"].items()}
+            return owned(*arguments, **named)
+        if wish == "about":
+            return _about(owned)
+        if wish != "special":
+            return self._attribute(owned, asked)
+        arguments = [self._traffic.unpack(part) for part in asked["a"]]
+        return _apply(owned, asked["name"], arguments)
+
     def _attribute(self, owner: Any, asked: Json) -> Any:
         """Read or set a public attribute of an object of the tests' own classes, only."""
         name = asked["name"]
-        if type(name) is not str or name.startswith("_") or not is_of_the_tests(owner):
+        mine = is_of_the_tests(owner) or _is_a_function_of_the_tests(owner)
+        if isinstance(owner, type):
+            mine = owner.__module__ == TESTS and asked["ask"] == "get"
+        if type(name) is not str or name.startswith("_") or name == _MARKS or not mine:
             raise AttributeError("not an attribute the program may see")
         if asked["ask"] == "set":
+            if type(owner) is types.FunctionType and name in vars(owner):
+                raise AttributeError("not an attribute the program may change")
             setattr(owner, name, self._traffic.unpack(asked["v"]))
             return None
         return getattr(owner, name)
+
+
+def _is_a_function_of_the_tests(value: Any) -> bool:
+    """Say whether a value is a function that the assertions themselves define."""
+    return type(value) is types.FunctionType and value.__module__ == TESTS
+
+
+def _has_methods(kind: type) -> bool:
+    """Say whether a class defines more than its name, words and way of being made."""
+    return any(
+        not name.startswith("__") or name in SPECIAL or name == "__missing__" for name in vars(kind)
+    )
+
+
+def _special_methods(kind: type) -> list[str]:
+    """List the special methods that the program may use on objects of a class of the tests."""
+    family = type.mro(kind)[:-1]
+    return [
+        name
+        for name in SPECIAL
+        if any(vars(one).get(name) is not None for one in family)
+        # how Python shows an object is no word of the tests
+        and (name not in ("__str__", "__repr__") or _defines(family, name))
+    ]
+
+
+def _defines(family: list[type], name: str) -> bool:
+    return any(name in vars(one) and one.__module__ == TESTS for one in family)
+
+
+def _apply(owner: Any, name: Json, arguments: list[Any]) -> Any:
+    """Apply a special method that the program was told an object of the tests has."""
+    kind = type(owner)
+    if not is_of_the_tests(owner):
+        raise AttributeError("not a method the program may use")
+    if name == "__exit__" and len(arguments) == 1:
+        error = arguments[0]
+        return kind.__exit__(owner, None if error is None else type(error), error, None)
+    if name not in _special_methods(kind):
+        raise AttributeError("not a method the program may use")
+    return getattr(kind, name)(owner, *arguments)
+
+
+def _about(function: Any) -> tuple[Any, ...]:
+    """Return name, qualified name, documentation and parameters, None for what there is not."""
+    import inspect  # only for programs that look at what they are given
+
+    words = [getattr(function, name, None) for name in ("__name__", "__qualname__", "__doc__")]
+    said = [word if type(word) is str else None for word in words]
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return (*said, None)
+    parameters = []
+    for one in found:
+        default = None if one.default is one.empty else one.default
+        noted = one.annotation if vars(builtins).get(_name_of(one.annotation)) else None
+        parameters.append(
+            (
+                one.name,
+                int(one.kind),
+                default,
+                one.default is not one.empty,
+                noted,
+                noted is not None,
+            )
+        )
+    return (*said, tuple(parameters))
+
+
+def _name_of(value: object) -> str:
+    name = getattr(value, "__name__", "")
+    return name if type(name) is str else ""
 
 
 def _is_of_python(kind: type) -> bool:

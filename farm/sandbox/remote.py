@@ -6,6 +6,7 @@ answered (see `loans`), and keeps the record of what a verdict took the program'
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import importlib
 import os
@@ -41,6 +42,7 @@ class Session:
     def __init__(self, source: int, target: int) -> None:
         self._line = Line(source, target)
         self._traffic = Traffic(0, export=self._export, adopt=self._adopt)
+        self._turn = _thread.RLock()
         self._loans = Loans(self._traffic, self._export)
         self._classes: list[tuple[str, frozenset[str], type]] = []
         self._objects: dict[int, Remote] = {}
@@ -153,11 +155,13 @@ class Session:
         raise raised
 
     def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
-        """Have the candidate apply one of its `OPERATIONS`."""
-        message: Message = {"do": operation, "a": [self._traffic.pack(part) for part in arguments]}
-        if named:
-            message["k"] = {key: self._traffic.pack(part) for key, part in named.items()}
-        return self.value_of(self.request(message), may_stop=operation in ("next", "anext"))
+        """Have the candidate apply one of its `OPERATIONS`; threads of the tests take turns."""
+        with self._turn:
+            pack = self._traffic.pack
+            message: Message = {"do": operation, "a": [pack(part) for part in arguments]}
+            if named:
+                message["k"] = {key: pack(part) for key, part in named.items()}
+            return self.value_of(self.request(message), may_stop=operation in ("next", "anext"))
 
     def plain(self, value: Remote) -> Any:
         """Fetch the contents of an object whose class extends a plain container."""
@@ -247,6 +251,8 @@ class Session:
         if type(body) is int and body >= 0:
             if tag == "own":
                 return self._loans.thing(body)
+            if tag == "remade":
+                return self._loans.remade(body, self._traffic.unpack(reference["base"]))
             if tag == "object":
                 return self._stand_in_for(body, reference)
         if tag == "builtin" and type(body) is str and is_pure(body):
@@ -281,6 +287,10 @@ class Session:
 
         A class found this way counts as named by the assertions.
         """
+        with self._turn:
+            return self._looked_up(name)
+
+    def _looked_up(self, name: str) -> Any:
         packed = self._promised.get(name)
         if packed is None:
             reply = self.request({"do": "name", "name": name})

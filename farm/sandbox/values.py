@@ -97,8 +97,7 @@ def _written(session: Asker, operation: str) -> Callable[..., str]:
 
 def _asked(session: Asker, operation: str) -> Callable[..., Any]:
     def method(self: Any, /, *arguments: Any, **named: Any) -> Any:
-        found = session.operate(operation, Reference(number_of(self)), *arguments, **named)
-        return iter(found) if type(found) is list else found
+        return session.operate(operation, Reference(number_of(self)), *arguments, **named)
 
     return method
 

@@ -54,6 +54,89 @@ def cycle(head):
         if slow is fast: return True
     return False
 """
+_LOOKING = """
+import functools, inspect
+def deco(f):
+    @functools.wraps(f)
+    def w(*a, **k):
+        'inner'
+        return f(*a, **k)
+    return w
+def curry(f):
+    n = len(inspect.signature(f).parameters)
+    def go(*a):
+        return f(*a) if len(a) >= n else lambda *b: go(*a, *b)
+    return go
+def argc(f): return f.__code__.co_argcount, f.__defaults__
+def mark(f):
+    f.tag = 3
+    return f
+def tag(f): return f.tag
+def hints(f): return {n: p.annotation for n, p in inspect.signature(f).parameters.items()}
+class Reg:
+    pass
+def add_method(f):
+    Reg.m = f
+    return Reg()
+def clsname(c): return c.__name__, c.label
+"""
+_RARE = """
+from pathlib import Path, PurePosixPath, PureWindowsPath
+import uuid, re, datetime, os
+from zoneinfo import ZoneInfo
+def ident(x): return x
+def parent(p): return p.parent
+def norm(s): return Path(s) / 'x'
+def pure(s): return PurePosixPath(s)
+def nxt(d): return d + datetime.timedelta(days=1)
+def found(r, s): return [m.group() for m in r.finditer(s)]
+def ver(u): return u.version, str(u)
+def mk(): return uuid.UUID(int=5)
+def kind(x): return type(x).__name__
+def utc(): return datetime.datetime(2020,1,1,tzinfo=datetime.timezone.utc)
+def zon(): return datetime.datetime(2020,7,1,tzinfo=ZoneInfo('Europe/Berlin'))
+def wr():
+    p = Path('f.txt'); p.write_text('hi'); return p
+"""
+_GENERAL = """
+def total(ps): return sum(p.x + p[1] for p in ps)
+def move(p): return p._replace(x=9)
+def ident(x): return x
+def unpack(p):
+    a, b = p
+    return a, b
+def get(d, k): return d[k]
+def put(d, k, v): d[k] = v
+def keys(d): return sorted(d), len(d), isinstance(d, dict), 'a' in d
+def up(s): return s.upper() + s
+def name(e): return e.name, e.value, e + 1
+def meth(p): return p.norm()
+def big(xs): return max(xs)
+def uniq(xs):
+    out = []
+    for x in xs:
+        if x not in out: out.append(x)
+    return out
+def tot(b): return sum(b), len(b), list(b), str(b), b[0]
+def push(s): s.push(1); return len(s), s[-1]
+def as_dict(d): return dict(d), {**d}
+def using(m):
+    with m as x: return x
+"""
+_THREADS = """
+import threading, concurrent.futures
+class Counter:
+    def __init__(self): self.n, self.lock = 0, threading.Lock()
+    def inc(self):
+        with self.lock: self.n += 1
+def twice(x): return x * 2
+def spread(g, xs):
+    with concurrent.futures.ThreadPoolExecutor(2) as pool: return list(pool.map(g, xs))
+def behind(g):
+    t = threading.Thread(target=lambda: [g(i) for i in range(20)])
+    t.start()
+    return t
+"""
 
 # name: (program, assertions, what the verdict may say it took on trust)
 CASES: dict[str, tuple[str, list[str], set[str]]] = {
@@ -144,6 +227,106 @@ CASES: dict[str, tuple[str, list[str], set[str]]] = {
         ],
         set(),
     ),
+    "functions of the tests, looked at": (
+        _LOOKING,
+        [
+            "@deco\ndef g(x):\n    'doc'\n    return x+1\n"
+            "assert g.__name__=='g' and g.__doc__=='doc' and g(2)==3",
+            "def h(a,b,c): return a+b+c\nassert curry(h)(1)(2)(3)==6 and curry(h)(1,2)(3)==6",
+            "def k(a,b=2,*,c=3): pass\nassert argc(k)==(2,(2,))",
+            "@mark\ndef z(): pass\nassert z.tag==3 and tag(z)==3",
+            "z.other=5\nassert z.tag==3",
+            "def an(a:int,b:str='x'): pass\nassert hints(an)=={'a':int,'b':str}",
+            "def me(self, x): return self, x\nr=add_method(me)\nassert r.m(3)==(r,3)",
+            "class L:\n    label='q'\nassert clsname(L)==('L','q')",
+            "assert deco(lambda: 0).__name__=='<lambda>' and deco(len)([1])==1"
+            " and deco(len).__name__=='len'",
+            "assert g.__wrapped__(1)==2",
+        ],
+        set(),
+    ),
+    "paths, patterns, times of a zone": (
+        _RARE,
+        [
+            "from pathlib import *\n"
+            "assert parent(Path('/a/b'))==Path('/a') and ident(Path('a'))==Path('a')"
+            " and norm('q')==Path('q/x') and norm('q')!=Path('q')",
+            "assert pure('a//b')==PurePosixPath('a/b')"
+            " and parent(PureWindowsPath('c:/a/b'))==PureWindowsPath('c:/a')",
+            "assert kind(Path('x'))=='PosixPath' and wr().read_text()=='hi'"
+            " and str(norm('z'))=='z/x' and norm('z').name=='x'",
+            "import uuid\nu=uuid.uuid4()\n"
+            "assert ver(u)==(4,str(u)) and ident(u)==u and mk()==uuid.UUID(int=5)",
+            "import re\nassert found(re.compile('A+', re.I),'aab')==['aa']",
+            "import datetime as D\nx=D.datetime(2020,3,28,12,tzinfo=D.timezone.utc)\n"
+            "assert nxt(x)==x+D.timedelta(days=1) and nxt(x).tzinfo is D.timezone.utc"
+            " and utc()==D.datetime(2020,1,1,tzinfo=D.timezone.utc)",
+            "y=D.datetime(2020,1,1,tzinfo=D.timezone(D.timedelta(hours=2),'X'))\n"
+            "assert ident(y).tzname()=='X' and ident(y)==y",
+            "from zoneinfo import ZoneInfo\n"
+            "b=D.datetime(2020,3,28,12,tzinfo=ZoneInfo('Europe/Berlin'))\n"
+            "assert nxt(b).utcoffset()==D.timedelta(hours=2)"
+            " and zon().tzinfo.key=='Europe/Berlin' and ident(b)==b",
+            "assert {norm('a')} == {Path('a/x')} and norm('a') in [Path('a/x')]",
+        ],
+        set(),
+    ),
+    "classes of the tests that extend Python's": (
+        _GENERAL,
+        [
+            "from collections import namedtuple\nfrom typing import NamedTuple\n"
+            "Q=namedtuple('Q','x y')\n"
+            "assert total([Q(1,2),Q(3,4)])==10 and move(Q(1,2))==Q(9,2)"
+            " and type(move(Q(1,2))) is Q and unpack(Q(1,2))==(1,2)",
+            "class R(NamedTuple):\n    x: int\n    y: int = 2\n"
+            "    def norm(self): return self.x*10\nr=R(1)\n"
+            "assert total([r])==3 and ident(r) is r and meth(r)==10 and move(r).norm()==90",
+            "class D(dict): pass\nd=D(a=1)\nput(d,'b',2)\n"
+            "assert d=={'a':1,'b':2} and get(d,'a')==1 and keys(d)==(['a','b'],2,True,True)"
+            " and ident(d) is d and type(d) is D",
+            "class M(dict):\n    def __missing__(self,k): return k*2\n"
+            "    def both(self): return 1\nm=M(a=1)\n"
+            "assert get(m,'zz')=='zzzz' and as_dict(m)==({'a':1},{'a':1})\nput(m,'c',3)\n"
+            "assert m['c']==3 and ident(m) is m",
+            "class S(str): pass\nassert up(S('a'))=='Aa' and ident(S('a'))=='a'",
+            "from enum import IntEnum, Enum\nclass E(IntEnum):\n    A=1\n"
+            "assert name(E.A)==('A',1,2) and ident(E.A) is E.A",
+            "class P:\n    def __init__(s,v): s.v=v\n    def __eq__(s,o): return s.v==o.v\n"
+            "    def __hash__(s): return hash(s.v)\n    def __lt__(s,o): return s.v<o.v\n"
+            "    def __gt__(s,o): return s.v>o.v\n"
+            "assert len(uniq([P(1),P(1),P(2)]))==2 and big([P(1),P(3)]).v==3",
+            "class B:\n    def __iter__(self): return iter([1,2])\n"
+            "    def __len__(self): return 2\n    def __str__(self): return 'BB'\n"
+            "    def __getitem__(self,i): return i*7\nassert tot(B())==(3,2,[1,2],'BB',0)",
+            "class St(list):\n    def push(self,x): self.append(x)\nst=St()\n"
+            "assert push(st)==(1,1) and st==[1]",
+            "import contextlib\nclass C:\n    def __enter__(self): return 5\n"
+            "    def __exit__(self,*a): self.out=a; return False\nc=C()\n"
+            "assert using(c)==5 and c.out==(None,None,None)",
+            "from dataclasses import dataclass\n@dataclass\nclass Q2:\n    v:int\n"
+            "assert uniq([Q2(1),Q2(1)])==[Q2(1)]",
+        ],
+        set(),
+    ),
+    "threads of the tests and of the program": (
+        _THREADS,
+        [
+            "import threading\nc = Counter()\n"
+            "ts = [threading.Thread(target=lambda: [c.inc() for _ in range(20)]) for _ in '1234']\n"
+            "[t.start() for t in ts]\n[t.join() for t in ts]\nassert c.n == 80",
+            "from concurrent.futures import ThreadPoolExecutor as Pool\nwith Pool(4) as pool:\n"
+            "    assert list(pool.map(twice, range(20))) == [2 * i for i in range(20)]",
+            "assert spread(lambda v: [v + 1], range(20)) == [[i] for i in range(1, 21)]",
+            "seen = []\nt = behind(seen.append)\nt.join()\nassert seen == list(range(20))",
+            "assert spread(lambda i: twice([i]), range(9)) == [[i, i] for i in range(9)]",
+            "def deep(i): return spread(twice, [i, i + 1])\n"
+            "assert spread(deep, [1, 2]) == [[2, 4], [4, 6]]",
+            "seen = []\nt = behind(lambda i: seen.append(twice(i)))\n"
+            "for i in range(20): assert twice(i) == 2 * i\n"
+            "t.join()\nassert seen == [2 * i for i in range(20)]",
+        ],
+        set(),
+    ),
 }
 
 
@@ -193,3 +376,78 @@ def test_an_exception_class_that_is_wrong_does_not_pass(
     """What the tests make of a class of the program is made by it, not by a likeness here."""
     work = checked_work(f"class E(Exception):\n{body}", ["str(E('boom')) == 'boom'"], timeout_s=5.0)
     assert sandbox.run(work).outcome == outcome
+
+
+_PEEKS = """
+seen = []
+def probe(thing, wishes):
+    ask = object.__getattribute__(thing, "_home").ask
+    for wish, name in wishes:
+        request = {"ask": wish, "n": object.__getattribute__(thing, "_number"), "name": name}
+        try:
+            ask(request | {"a": (), "k": {}, "v": 5})
+            seen.append((wish, name))
+        except Exception:
+            pass
+"""
+
+
+def test_what_is_lent_gives_no_more_than_it_is_said_to(sandbox: Sandbox) -> None:
+    """Public attributes and the special methods told of, whatever the program asks for."""
+    block = """
+import functools
+class Box:
+    label = 'x'
+    def __init__(self): self.open, self._secret = 1, 2
+    def __len__(self): return 3
+    def __exit__(self, *a): raise KeyError('not to be called')
+def helper(x, y=2): return x
+helper.known = 1
+wishes = [('get', '__class__'), ('get', '_secret'), ('set', '_secret'), ('set', 'pytestmark'),
+          ('special', '__init__'), ('special', '__getattribute__'), ('special', '__reduce__'),
+          ('special', '__repr__'), ('special', '__exit__'), ('special', None),
+          ('special', '__class__')]
+box = Box()
+probe(box, [*wishes, ('special', '__len__'), ('get', 'open')])
+assert seen == [('special', '__len__'), ('get', 'open')], seen
+seen.clear()
+probe(helper, [*wishes, ('get', '__globals__'), ('set', '__code__'), ('set', 'known')])
+probe(Box, [*wishes, ('set', 'label'), ('set', 'fresh')])
+probe(functools.partial(helper, 1), [*wishes, ('get', 'func'), ('set', 'func')])
+assert seen == [] and helper.known == 1 and Box.label == 'x', seen
+"""
+    assert sandbox.run(checked_work(_PEEKS, block, timeout_s=5.0)).detail == ""
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"t": "remade", "v": 0, "base": {"t": "tuple", "v": [3, 9]}}',  # a function
+        '{"t": "remade", "v": 1, "base": {"t": "tuple", "v": [3, 9]}}',  # an object
+        '{"t": "remade", "v": 99, "base": {"t": "tuple", "v": [3, 9]}}',
+        '{"t": "remade", "v": 3, "base": {"t": "tuple", "v": [3]}}',  # of two fields
+        '{"t": "remade", "v": 3, "base": [3, 9]}',
+        '{"t": "path", "v": ["Path", "x"]}',
+        '{"t": "path", "v": ["os", "x"]}',
+        '{"t": "zoned", "v": ["2020-01-01T00:00:00", 0, "../../etc/passwd"]}',
+        '{"t": "UUID", "v": ["x"]}',
+        '{"t": "aware", "v": ["2020-01-01T00:00:00", 0, 0, 0, 0, 7]}',
+    ],
+)
+def test_a_program_makes_of_what_it_was_lent_nothing_else(reply: str, sandbox: Sandbox) -> None:
+    """What it says in the wire's own terms, beside what honest programs say, is refused."""
+    code = f"""
+import gc, json
+def f(*things):
+    for one in gc.get_objects():
+        if type(one).__name__ == "Candidate":
+            one._perform = lambda message: {{"v": json.loads({reply!r})}}
+"""
+    block = (
+        "from collections import namedtuple\nPair = namedtuple('Pair', 'x y')\n"
+        "class A: pass\ndef g(): pass\n"
+        "f(g, A(), Pair(1, 2))\nx = f()\nassert False, repr(x)"
+    )
+    result = sandbox.run(checked_work(code, block, timeout_s=5.0))
+    assert result.outcome == "error"
+    assert "broke off the conversation" in result.detail
