@@ -12,7 +12,8 @@ from farm.sandbox import lent
 from farm.sandbox.described import plain_part
 from farm.sandbox.plain import Json, Traffic
 
-LENDING = frozenset(("callback", "function", "foreign", "like", "error class", "raised"))
+_SIMPLE = {"callback": lent.Callback, "function": lent.Function, "stream": lent.Stream}
+LENDING = frozenset((*_SIMPLE, "foreign", "like", "error class", "raised"))
 
 
 class Borrowed:
@@ -42,7 +43,7 @@ class Borrowed:
             return self._likened(number, reference)
         if tag == "foreign":
             return lent.foreign_class(frozenset(reference.get("has", ())))(self._home, number)
-        return (lent.Function if tag == "function" else lent.Callback)(self._home, number)
+        return _SIMPLE[tag](self._home, number)
 
     def _raised(self, number: int, reference: Json) -> Any:
         kind, arguments = self._adopt(reference["kind"]), self._traffic.unpack(reference["a"])

@@ -7,6 +7,7 @@ import types
 from typing import Any, Protocol
 
 LENT = "_farm_number"  # on an exception of the tests that passes through the program
+_ONE_BY_ONE, MOST_AHEAD = 64, 1024
 LENT_CLASS = "_farm_class"
 
 
@@ -40,6 +41,9 @@ class Callback:
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._home.ask({"ask": "set", "n": self._number, "name": name, "v": value})
+
+    def __instancecheck__(self, value: object) -> bool:
+        return bool(self._home.ask({"ask": "is", "n": self._number, "v": value}))
 
     def _said(self) -> dict[str, Any]:
         """Ask once what it says of itself."""
@@ -154,6 +158,33 @@ def _leave(self: Foreign, kind: object, error: BaseException | None, trace: obje
     return self._home.ask(asked)
 
 
+class Stream:
+    """An iterator of the tests that may have no end.
+
+    The first parts are fetched one by one, as the program needs them; later ones ahead of that.
+    """
+
+    __slots__ = ("_early", "_had", "_home", "_number")
+
+    def __init__(self, home: Asker, number: int) -> None:
+        self._home = home
+        self._number = number
+        self._early: collections.deque[Any] = collections.deque()
+        self._had = 0
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._early:
+            many = 1 if self._had < _ONE_BY_ONE else min(self._had, MOST_AHEAD)
+            self._early.extend(self._home.ask({"ask": "more", "n": self._number, "many": many}))
+        if not self._early:
+            raise StopIteration
+        self._had += 1
+        return self._early.popleft()
+
+
 class Likeness:
     """Mixed into twins of the tests' classes that extend a plain type: the rest is asked for."""
 
@@ -184,4 +215,4 @@ def error_class(home: Asker, number: int, name: str, bases: tuple[type, ...]) ->
     return type(name, bases, {LENT_CLASS: number, "__getattr__": attribute})
 
 
-THINGS = (Callback, Foreign, Likeness)
+THINGS = (Callback, Foreign, Likeness, Stream)

@@ -8,6 +8,7 @@ the program's, and nothing else: `lent` is the other side.
 from __future__ import annotations
 
 import builtins
+import io
 import re
 import sys
 import types
@@ -17,13 +18,14 @@ from typing import Any
 from farm.sandbox import rare
 from farm.sandbox.described import plain_part
 from farm.sandbox.frames import Message, PeerBroke
-from farm.sandbox.lent import SPECIAL
+from farm.sandbox.lent import MOST_AHEAD, SPECIAL
 from farm.sandbox.plain import SHARED, Json, Traffic
 from farm.sandbox.raised import RaisedByProgram, said
 from farm.sandbox.standins import is_a_verdict
-from farm.sandbox.values import PLAIN
+from farm.sandbox.values import PLAIN, is_of_the_program
 
 TESTS = "tests"  # the module that the assertions' own classes and functions are of
+_FILES = (io.StringIO, io.BytesIO)
 _MARKS = "pytestmark"  # says whether a test is one
 _FORMAT, _FORMAT_MAP = str.format, str.format_map
 
@@ -37,6 +39,7 @@ class Loans:
         self._things: list[Any] = []  # kept alive, so that a number means one thing
         self._numbers: dict[object, int] = {}
         self._returned: Any = None
+        self._raised: dict[int, BaseException] = {}  # by iterators, not yet told
         self.failed: BaseException | None = None  # an assertion of the tests' own, told the program
 
     def number_of(self, value: Any) -> int:
@@ -76,12 +79,16 @@ class Loans:
             return {"t": "template", "v": value.__name__}
         if type(value) is types.FunctionType:
             return {"t": "function", "v": self.number_of(value)}
+        if _is_open(value):  # a mock, or a file in memory
+            return self._told_of(value)
         if callable(value):
             return {"t": "callback", "v": self.number_of(value)}
         if type(value) is re.Pattern:
             return {"t": "pattern", "v": self._traffic.pack(value.pattern), "flags": value.flags}
         if rare.is_a_path(type(value)):
             return rare.packed_path(value)
+        if hasattr(type(value), "__next__") and _length(value) is None:
+            return {"t": "stream", "v": self.number_of(value)}
         return {"t": "iterator", "v": [self._traffic.pack(part) for part in value]}
 
     def _lent_object(self, value: Any) -> Json:
@@ -90,14 +97,21 @@ class Loans:
         own = [one for one in type.mro(kind) if one.__module__ == TESTS]
         if issubclass(kind, SHARED) and not any(map(_has_methods, own)):
             return self._traffic.share(value, next(one for one in SHARED if issubclass(kind, one)))
-        number = self.number_of(value)
         if issubclass(kind, PLAIN) and not issubclass(kind, frozenset):
             fields = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
             plain = self._traffic.pack(plain_part(value))
-            told = {"t": "like", "v": number, "kind": self.number_of(kind), "base": plain}
+            told = {
+                "t": "like",
+                "v": self.number_of(value),
+                "kind": self.number_of(kind),
+                "base": plain,
+            }
             return told | {"name": kind.__name__, "fields": fields and list(fields)}
-        told = {"t": "foreign", "v": number}
-        if has := _special_methods(kind):
+        return self._told_of(value)
+
+    def _told_of(self, value: Any) -> Json:
+        told: Json = {"t": "foreign", "v": self.number_of(value)}
+        if has := _special_methods(type(value)):
             told["has"] = has
         return told
 
@@ -159,25 +173,70 @@ class Loans:
             return owned(*arguments, **named)
         if wish == "about":
             return _about(owned)
+        if wish == "more":
+            return self._more(owned, asked["n"], asked["many"])
+        if wish == "is":
+            return isinstance(owned, type) and isinstance(self._traffic.unpack(asked["v"]), owned)
         if wish != "special":
             return self._attribute(owned, asked)
         arguments = [self._traffic.unpack(part) for part in asked["a"]]
         return _apply(owned, asked["name"], arguments)
 
+    def _more(self, stream: Any, number: int, many: int) -> tuple[Any, ...]:
+        """Return what comes next of an iterator, nothing at its end; what it raises, in its turn."""
+        if number in self._raised:
+            raise self._raised.pop(number)
+        found: list[Any] = []
+        while len(found) < min(many, MOST_AHEAD):
+            try:
+                found.append(next(stream))
+            except StopIteration:
+                break
+            except Exception as error:  # whatever a generator of the tests may raise
+                if not found:
+                    raise
+                self._raised[number] = error
+                break
+        return tuple(found)
+
     def _attribute(self, owner: Any, asked: Json) -> Any:
         """Read or set a public attribute of an object of the tests' own classes, only."""
         name = asked["name"]
-        mine = is_of_the_tests(owner) or _is_a_function_of_the_tests(owner)
+        mine = _is_open(owner) or _is_a_function_of_the_tests(owner)
         if isinstance(owner, type):
             mine = owner.__module__ == TESTS and asked["ask"] == "get"
         if type(name) is not str or name.startswith("_") or name == _MARKS or not mine:
             raise AttributeError("not an attribute the program may see")
+        if is_a_mock(owner) and (hasattr(type(owner), name) or name == "method_calls"):
+            raise AttributeError("not for the program: what a mock is asked by the tests")
         if asked["ask"] == "set":
             if type(owner) is types.FunctionType and name in vars(owner):
                 raise AttributeError("not an attribute the program may change")
-            setattr(owner, name, self._traffic.unpack(asked["v"]))
+            value = self._traffic.unpack(asked["v"])
+            if is_a_mock(owner) and is_of_the_program(value):
+                raise AttributeError("what the tests ask of a mock is not the program's to give")
+            setattr(owner, name, value)
             return None
         return getattr(owner, name)
+
+
+def is_a_mock(value: Any) -> bool:
+    """Say whether a value is one of unittest's mocks."""
+    mock = sys.modules.get("unittest.mock")  # who has not imported it has none
+    return mock is not None and isinstance(value, mock.NonCallableMock)
+
+
+def _is_open(value: Any) -> bool:
+    """Say whether the program may use public attributes and special methods of a value."""
+    return is_of_the_tests(value) or isinstance(value, _FILES) or is_a_mock(value)
+
+
+def _length(iterator: Any) -> int | None:
+    """Return how much is left of an iterator that knows, None for others."""
+    try:
+        return iterator.__length_hint__()  # type: ignore[no-any-return]
+    except (AttributeError, TypeError):
+        return None
 
 
 def _is_a_function_of_the_tests(value: Any) -> bool:
@@ -211,7 +270,7 @@ def _defines(family: list[type], name: str) -> bool:
 def _apply(owner: Any, name: Json, arguments: list[Any]) -> Any:
     """Apply a special method that the program was told an object of the tests has."""
     kind = type(owner)
-    if not is_of_the_tests(owner):
+    if not _is_open(owner):
         raise AttributeError("not a method the program may use")
     if name == "__exit__" and len(arguments) == 1:
         error = arguments[0]

@@ -137,6 +137,23 @@ def behind(g):
     t.start()
     return t
 """
+_STREAMS = """
+import itertools
+def total(it): return sum(it)
+def first(it):
+    for x in it: return x
+def take(n, it): return list(itertools.islice(it, n))
+def safe(it):
+    out = []
+    try:
+        for x in it: out.append(x)
+    except ValueError: out.append("E")
+    return out
+def read(f): return f.read(), f.seek(0), f.readlines()
+def write(f):
+    f.write("x")
+    print("y", file=f)
+"""
 
 # name: (program, assertions, what the verdict may say it took on trust)
 CASES: dict[str, tuple[str, list[str], set[str]]] = {
@@ -327,6 +344,41 @@ CASES: dict[str, tuple[str, list[str], set[str]]] = {
         ],
         set(),
     ),
+    "mocks of the tests": (
+        "def send(m, x):\n    m.post(x)\n    m.done = True\n    return m.get(1)\n"
+        "def use(m):\n    with m as x: x.go()\n    return len(m), m['k'], m.a.b(3)",
+        [
+            "from unittest.mock import MagicMock, Mock\nm = Mock()\nm.get.return_value = 5\n"
+            "assert send(m, 3) == 5 and m.done\nm.post.assert_called_once_with(3)",
+            "m = MagicMock()\nm.__len__.return_value = 4\nm.__getitem__.return_value = 'v'\n"
+            "m.a.b.return_value = 6\nassert use(m) == (4, 'v', 6)\n"
+            "m.__enter__.return_value.go.assert_called_once()\nm.a.b.assert_called_with(3)",
+        ],
+        set(),
+    ),
+    "iterators and files of the tests": (
+        _STREAMS,
+        [
+            "assert sum(range(5000)) == total(i for i in range(5000))",
+            "g = (i for i in range(5))\nassert first(g) == 0 and list(g) == [1, 2, 3, 4]",
+            "import itertools\nassert take(3, itertools.count()) == [0, 1, 2]",
+            "def g():\n    for i in range(100): yield i\n    raise ValueError\n"
+            "assert safe(g()) == [*range(100), 'E']",
+            "import io\nassert first(io.StringIO('q')) == 'q'\n"
+            "assert read(io.StringIO('a\\nb')) == ('a\\nb', 0, ['a\\n', 'b'])\n"
+            "f = io.StringIO()\nwrite(f)\nassert f.getvalue() == 'xy\\n'",
+        ],
+        set(),
+    ),
+    "classes of the tests": (
+        "def make(c, *a): return c(*a)\ndef isit(x, c): return isinstance(x, c)",
+        [
+            "class P:\n    def __init__(self, v): self.v = v\n"
+            "p = make(P, 3)\nassert type(p) is P and p.v == 3",
+            "assert isit(P(1), P) and not isit(3, P) and isit(3, int)",
+        ],
+        set(),
+    ),
 }
 
 
@@ -451,3 +503,27 @@ def f(*things):
     result = sandbox.run(checked_work(code, block, timeout_s=5.0))
     assert result.outcome == "error"
     assert "broke off the conversation" in result.detail
+
+
+def test_a_program_does_not_answer_what_the_tests_ask_of_a_mock(sandbox: Sandbox) -> None:
+    """It may use a mock; what a mock says of its use is not the program's to set."""
+    code = """
+def send(m):
+    for change in (
+        lambda: setattr(m, "assert_called_once_with", lambda *a: None),
+        lambda: setattr(m, "post", type("X", (), {"assert_called_once_with": print})()),
+        lambda: setattr(m, "call_count", 1),
+        lambda: setattr(m, "method_calls", [1]),
+        lambda: m.configure_mock(call_count=1),
+    ):
+        try: change()
+        except AttributeError: pass
+"""
+    assertions = (
+        "from unittest.mock import Mock\nm = Mock()\nsend(m)\nm.post.assert_called_once_with(3)",
+        "m.assert_called_once_with(3)",
+        "assert m.call_count == 1",
+        "assert m.method_calls == [1]",
+    )
+    result = sandbox.run(checked_work(code, assertions, timeout_s=5.0))
+    assert [one.outcome for one in result.assertions] == ["assertion_fail"] * 4
