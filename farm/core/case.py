@@ -56,6 +56,12 @@ class ScoredInput(Struct, frozen=True, kw_only=True, gc=False):
     targets: tuple[str, ...] | UnsetType = UNSET
 
 
+class ProgramInput(ScoredInput, frozen=True, kw_only=True, gc=False):
+    """What scoring looks at where the response is a program: also what was asked for."""
+
+    prompt: str = ""
+
+
 class Breach(Struct, frozen=True, kw_only=True):
     """One rule that one record breaks: the field, the rule's stable word, the explanation."""
 

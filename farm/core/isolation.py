@@ -20,7 +20,8 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     `grading` is "split" when assertions ran out of the program's reach, else "in_process".
     `trust` names what a verdict took the program's word for: "remote_eq", "remote_order",
-    "remote_arithmetic", "remote_contains", "remote_helper", "in_process". Empty for plain results.
+    "remote_arithmetic", "remote_contains", "remote_instance", "remote_helper", "in_process".
+    Empty for plain results.
     """
 
     level: Level

@@ -89,7 +89,7 @@ def _program_row(
         rule = f"{_rule(run, case)}: {told_so}"
     if verdict is not None and verdict.outcome != REFUSED and runner is not None:
         metric = scorer(_metric(run, case))
-        told = explain_program(metric, case.response, assertions, runner)
+        told = explain_program(metric, case.response, assertions, runner, prompt=case.prompt)
         steps = tuple(_told(one) for one in told.assertions)
         if verdict.outcome == TRUNCATED and not told.correct:
             pass  # what its program came to stands beside it

@@ -7,12 +7,12 @@ it publishes counts only if the ledger still agrees.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from farm.core.case import ScoredInput
+from farm.core.case import ProgramInput, ScoredInput
 from farm.core.message import Assignment, Batch, Message, Progressed, Scored, Started
 from farm.core.plan import TASKS, Plan, Shard
 from farm.core.receipt import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 PULSE_S = 1.0  # between two words about a shard whose cases take time, at the least
 
 _decoder = msgspec.json.Decoder(list[ScoredInput])
+_program_decoder = msgspec.json.Decoder(list[ProgramInput])
 
 
 def scorer_of(plan: Plan) -> Scorer:
@@ -49,10 +50,14 @@ def scorer_of(plan: Plan) -> Scorer:
     return found
 
 
-def decode_cases(data: bytes, shard: Shard) -> list[ScoredInput]:
-    """Read a shard's records, each ended by a newline; raises `Corrupt` on a wrong number."""
+def decode_cases(data: bytes, shard: Shard, *, programs: bool = False) -> Sequence[ScoredInput]:
+    """Read a shard's records, each ended by a newline; raises `Corrupt` on a wrong number.
+
+    For `programs` they are `ProgramInput`.
+    """
     # records hold no raw newline, so one array is decoded instead of many lines
-    cases = _decoder.decode(b"[" + data[:-1].replace(b"\n", b",") + b"]")
+    array = b"[" + data[:-1].replace(b"\n", b",") + b"]"
+    cases: Sequence[ScoredInput] = (_program_decoder if programs else _decoder).decode(array)
     if len(cases) != shard.cases:
         reason = f"{shard.name} has {len(cases)} cases, the plan says {shard.cases}"
         raise Corrupt(path="cases", reason=reason)
@@ -73,7 +78,7 @@ def score_shard(
     `programs` runs what a metric that runs programs is given; `on_case` is told now and then how
     many cases have their verdict. Raises `SpecError` when such a metric has nobody to run them.
     """
-    cases = decode_cases(data, shard)
+    cases = decode_cases(data, shard, programs=metric.runs_programs)
     if not metric.runs_programs:
         return build_receipt(judge_cases(cases, metric, on_case=on_case), worker_pid=worker_pid)
     if programs is None:

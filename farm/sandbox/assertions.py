@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
 from typing import NamedTuple
 
-from farm.sandbox.blocks import (
+from farm.sandbox.lookups import looked_up, looked_up_by
+from farm.scoring.blocks import (
     CHECK,
     Block,
     block_of,
@@ -43,8 +44,27 @@ _MAY_WAIT = re.compile(r"\bdef +test|\bclass +|__main__|\bunittest\b")
 _ASKS_FOR_KIND = re.compile(r"\b(?:type|__class__)\b")
 
 
+NAMES_NOTHING = "the expression names nothing of the program, so it judges nothing"
+
+
 class BadAssertion(Exception):
     """The assertion itself is at fault, not the program it judges."""
+
+
+def needs_pytest(name: str) -> str:
+    """Say why a test was not run that nothing but pytest can call."""
+    return (
+        f"{name} needs pytest itself, for its arguments or fixtures, so it was not run; "
+        "write its values out, or call it with them"
+    )
+
+
+def no_one_function(count: int) -> str:
+    """Say why a check was not called."""
+    return (
+        f"nothing calls {CHECK}, so it judges nothing, and the program defines "
+        f"{count} functions, not one; add the call, or name the entry point"
+    )
 
 
 class Assertion(NamedTuple):
@@ -63,7 +83,8 @@ class Assertion(NamedTuple):
         """
         if not self.is_expression or self.free is None:
             return False
-        return self.free <= BUILTINS - overridden - _REACHING
+        nothing = BUILTINS - overridden - _REACHING
+        return self.free <= nothing and looked_up_by(self.code) <= nothing
 
 
 def read(text: str, *, marked: bool = False) -> Assertion:
@@ -133,9 +154,19 @@ def _read_block(text: str) -> Assertion:
         code = _compiled(text.strip(), "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not compile: {error}") from error
-    names = frozenset(code.co_names).union(*[part.co_names for part in _inner(code)])
+    names = named_by(code)
     calls = frozenset(code.co_names).difference(_DEFINES.findall(text))
     return Assertion(code, False, calls, None, Block(names, True))
+
+
+def named_by(code: CodeType) -> frozenset[str]:
+    """Return the global names and the attributes that code mentions, wherever."""
+    return frozenset(code.co_names).union(*[part.co_names for part in _inner(code)])
+
+
+def defined_by(text: str) -> frozenset[str]:
+    """Return the names of the functions and classes that a text defines for others."""
+    return frozenset(_DEFINES.findall(text))
 
 
 def _inner(code: CodeType) -> Iterator[CodeType]:
@@ -164,16 +195,35 @@ def where_failed(text: str, code: CodeType, error: BaseException) -> str:
     return f"line {before + number}: {lines[number - 1].strip()[:_LONGEST_LINE]}"
 
 
-def meant(text: str, mine: frozenset[str], defined: frozenset[str]) -> frozenset[str]:
+def meant(
+    text: str, mine: frozenset[str], defined: frozenset[str], others: Sequence[str] = ()
+) -> frozenset[str]:
     """Return the builtin that means the program's function in one assertion, if any does.
 
     `defined` are builtins that the program defines anew, `mine` names that earlier assertions
-    have bound. It must be all that the assertion can mean of the program, alone: beside another
-    function of the program, a builtin is what the tests compare with and cannot be taken over.
+    have bound, `others` all other assertions. It must be all that the assertion can mean of the
+    program, alone: beside another function of the program, by whatever way it is reached, a
+    builtin is what the tests compare with and cannot be taken over. Nor can one of which the
+    assertion makes what others judge by.
     """
-    free = free_names(_parsed(text))
+    tree = _parsed(text)
+    free = free_names(tree)
     candidates = free & defined
-    return candidates if len(candidates) == 1 and free <= BUILTINS - mine else frozenset()
+    own = BUILTINS - mine - _REACHING
+    if len(candidates) != 1 or not free <= own or not _looked_up(text) <= own:
+        return frozenset()
+    made = _bound(tree)
+    if any(not made.isdisjoint(_looked_up(other)) for other in others):
+        return frozenset()
+    return candidates
+
+
+def _looked_up(text: str) -> frozenset[str]:
+    """Return what a text looks up; nothing for one that cannot run."""
+    try:
+        return looked_up(_parsed(text))
+    except (BadAssertion, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
 
 
 class Helpers:
@@ -198,6 +248,11 @@ class Helpers:
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 names = [part.id for part in node.targets if isinstance(part, ast.Name)]
                 self._defined |= dict.fromkeys(names, node.value)
+
+    @property
+    def defined(self) -> frozenset[str]:
+        """The names of these functions."""
+        return frozenset(self._defined)
 
     def judge_by_raising(self, text: str) -> bool:
         """Say whether an expression is a call of one that can fail and returns nothing."""
@@ -233,6 +288,14 @@ class Helpers:
         if returned:
             return all(self._returns_nothing(one, seen | {name}) for one in returned)
         return self.can_fail(name)
+
+
+def _bound(tree: ast.Module) -> frozenset[str]:
+    """Return the names a text may leave behind."""
+    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found |= {node.name for node in ast.walk(tree) if isinstance(node, defined)}
+    return frozenset(found) - BUILTINS
 
 
 def _called(node: ast.AST) -> str:

@@ -20,7 +20,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from farm.sandbox import assertions, described, imports, lent, rare, values
+from farm.sandbox import described, imports, lent, rare, values
+from farm.sandbox.beside import Beside
 from farm.sandbox.borrowed import LENDING, Borrowed
 from farm.sandbox.frames import Line, Message, PeerBroke
 from farm.sandbox.known import is_pure
@@ -37,9 +38,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         "lshift", "rshift", "neg", "pos", "invert", "eq", "ne", "lt", "le", "gt", "ge", "contains",
         "getitem", "setitem", "delitem", "index")},
     **{name: getattr(builtins, name) for name in
-       ("abs", "bool", "divmod", "float", "format", "getattr", "hash", "int", "isinstance",
-        "issubclass", "iter", "len", "next", "repr", "reversed", "round", "setattr", "delattr",
-        "str", "type")},
+       ("abs", "bool", "divmod", "float", "format", "getattr", "hash", "int", "issubclass",
+        "iter", "len", "next", "repr", "reversed", "round", "setattr", "delattr", "str", "type")},
+    "isinstance": described.is_instance,
     "call": lambda function, /, *arguments, **named: function(*arguments, **named),
     "leave": lambda manager, error: type(manager).__exit__(
         manager, type(error), error, error.__traceback__
@@ -81,6 +82,7 @@ class Candidate:
         self._module = types.ModuleType(NAME)
         self._code: types.CodeType | None = None
         self._event_loop: Any = None
+        self._beside: Beside | None = None
         self._promised: dict[str, Any] = {}
         self._stdout = sys.stdout
         # Held by the thread that talks with the tester; while it runs the program, nobody does.
@@ -166,7 +168,8 @@ class Candidate:
                 return {"missing": True}
             return {"v": self._traffic.pack(scope[message["name"]])}
         if do == "judge":
-            return {"v": self._run(self._judge, message["text"])}
+            self._beside = self._beside or Beside(vars(self._module))
+            return {"v": self._run(self._beside.judge, message)}
         arguments = [self._traffic.unpack(part) for part in message["a"]]
         named = {key: self._traffic.unpack(part) for key, part in message.get("k", {}).items()}
         if do == "plain":
@@ -208,20 +211,6 @@ class Candidate:
             imports.deny_at_run_time()
         return code
 
-    def _judge(self, text: str) -> list[str]:
-        """Grade one assertion here, beside the program; only where a task asks for it."""
-        scope = vars(self._module)
-        try:
-            assertion = assertions.read(text)
-            scope.setdefault(assertions.KIND_OF, type)
-            value = eval(assertion.code, scope)  # noqa: S307
-            passed = not assertion.is_expression or bool(value)
-        except AssertionError as error:
-            return ["assertion_fail", str(error)]
-        except Exception as error:  # noqa: BLE001  # whatever an assertion may meet
-            return ["error", f"{type(error).__name__}: {error}"]
-        return ["pass", ""] if passed else ["assertion_fail", "the expression is false"]
-
     def _wait_for(self, awaitable: Any) -> Any:
         import asyncio  # twenty milliseconds that only asynchronous programs pay
 
@@ -260,7 +249,7 @@ class Candidate:
         if kind is types.ModuleType and value.__name__ != NAME:
             reference["module"] = value.__name__
         if issubclass(kind, type) and hasattr(value, "__class_getitem__"):
-            kind = described.Subscriptable
+            kind = kind if described.judges_instances(kind) else described.Subscriptable
         reference["c"] = self._class_number(kind)
         if issubclass(kind, type):
             if LENT_CLASS in vars(value):

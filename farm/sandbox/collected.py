@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from farm.scoring.blocks import Block
+
 if TYPE_CHECKING:
     from unittest import TestCase, TestResult
 
@@ -160,3 +162,18 @@ def _skips(error: BaseException) -> bool:
     words = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
     kinds = [getattr(sys.modules.get(module), name, None) for module, name in words]
     return any(kind is not None and isinstance(error, kind) for kind in kinds)
+
+
+def why_nothing(block: Block) -> str:
+    """Say why a block that ran has judged nothing."""
+    if any(unit.is_test and unit.can_fail for unit in block.units):
+        return "the block judges nothing: its tests are skipped, or no tests to pytest or unittest"
+    if any(unit.can_fail for unit in block.units):
+        return "the block judges nothing: what asserts stands in functions that nothing calls"
+    return "the block contains no assert, so it judges nothing"
+
+
+def is_failure(error: BaseException) -> bool:
+    """Say whether a test failed in pytest's words, as `pytest.raises` and `pytest.fail` do."""
+    outcomes = sys.modules.get("_pytest.outcomes")  # who has not imported it cannot fail so
+    return outcomes is not None and isinstance(error, outcomes.Failed)

@@ -85,13 +85,21 @@ class Conversation:
         while (left_s := deadline - time.monotonic()) > 0:
             for number, _ in poller.poll(left_s * 1000 + 1):
                 if number == control:
-                    reported = self._control_lines.readline()
+                    reported = self._reported()
                     self._read_rest()
-                    return dict(json.loads(reported)) if reported else None
+                    return None if reported is None else dict(json.loads(reported))
                 if not self._move(number):
                     poller.unregister(number)
                     self._close(number)
         return None
+
+    def _reported(self) -> bytes | None:
+        """Read the zygote's line; None when it is gone, also in the middle of the line."""
+        try:
+            line = self._control_lines.readline()
+        except OSError:  # it left what it had been sent unread
+            return None
+        return line if line.endswith(b"\n") else None
 
     def _move(self, number: int) -> bool:
         """Move bytes on one pipe; False once it is done with."""

@@ -28,6 +28,7 @@ TOLD = frozenset(
         *ASKED_FOR,
         "unhashable",
         "coroutine",
+        "judges instances",
         *(f"holds {base.__name__}" for base in CONTAINERS),
         *(f"inherits {name}" for name in ASKED_FOR),
         *(f"own {name}" for name in values.ASKED_FOR),
@@ -42,6 +43,8 @@ def _describe(kind: type) -> Json:
         has.append("unhashable")
     if kind is types.CoroutineType:
         has.append("coroutine")
+    if issubclass(kind, type) and judges_instances(kind):
+        has.append("judges instances")
     for base in CONTAINERS:
         if issubclass(kind, base):
             has.append(f"holds {base.__name__}")
@@ -50,6 +53,22 @@ def _describe(kind: type) -> Json:
         defined = [name for name in values.ASKED_FOR if any(name in names for names in family)]
         has += [f"own {name}" for name in defined if not is_inherited(kind, name)]
     return {"name": kind.__name__, "has": has}
+
+
+def judges_instances(kind: type) -> bool:
+    """Say whether a metaclass has a word of its own on what is an instance, or is a subclass."""
+    return any(
+        name in vars(parent) and parent.__module__ not in ("builtins", "abc", "typing", "enum")
+        for parent in type.mro(kind)
+        for name in ("__instancecheck__", "__subclasscheck__")
+    )
+
+
+def is_instance(value: object, kind: Any) -> bool:
+    """Answer `isinstance` by an object's own class, whatever class it claims to be of."""
+    if not isinstance(value, kind):
+        return False
+    return value.__class__ is type(value) or issubclass(type(value), kind)
 
 
 def is_inherited(kind: type, name: str) -> bool:

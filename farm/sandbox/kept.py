@@ -9,7 +9,6 @@ whether it is kept.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
@@ -18,17 +17,23 @@ import signal
 import socket
 import sys
 import time
+from functools import cache
 from typing import NamedTuple, NoReturn
 
 from farm.sandbox import limits, tester
 from farm.sandbox.lockdown import Lockdown
 
-_CLEAN, _SPENT = b"c", b"s"
+# The last is of a tester that could not be locked in, and has judged nothing.
+_CLEAN, _SPENT, _UNFIT = b"c", b"s", b"u"
 # Age is bounded too: whatever a job may have left unseen does not gather.
 _MOST_JOBS = 50
 _MOST_CPU_S = 5.0
 _COLLECT_EVERY = 10
 _MOST_GROWN_KIB = 64 * 1024
+# A process whose socket is at its end is about to be gone; one that closed it only never will be.
+_DYING_S = 1.0
+# What a tester does to itself ends it by an exit or by the signal of a fault, never by these.
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 class Pipes(NamedTuple):
@@ -40,12 +45,20 @@ class Pipes(NamedTuple):
     target: int
 
 
+class Death(NamedTuple):
+    """How a tester died by itself: by a signal (0 if by none), and whether others ended it."""
+
+    signal: int = 0
+    from_outside: bool = False
+
+
 class TesterProcess:
-    """One tester process; `begin` a job, wait until `fileno` is readable, then ask `finish`."""
+    """One tester process; `begin` a job, wait until `fileno` is readable, then ask `stays`."""
 
     def __init__(self, lockdown: Lockdown) -> None:
         self._ours, theirs = socket.socketpair()
         self._jobs = 0
+        self._said = _SPENT
         self.pid = os.fork()
         if self.pid == 0:
             _serve(lockdown, theirs)
@@ -56,20 +69,23 @@ class TesterProcess:
         """Give the descriptor that becomes readable when a job is over, or the tester is."""
         return self._ours.fileno()
 
-    def begin(self, pipes: Pipes) -> None:
-        """Hand a job over; a tester that is gone is met by whoever waits for it."""
+    def begin(self, pipes: Pipes) -> bool:
+        """Hand a job over; False when this tester is gone."""
         self._jobs += 1
-        with contextlib.suppress(OSError):
+        try:
             socket.send_fds(self._ours, [b"j"], list(pipes))
+        except OSError:
+            return False
+        return True
 
     def stays(self) -> bool:
         """Say whether the job that is over left this tester fit for another."""
         try:
-            said = self._ours.recv(16, socket.MSG_DONTWAIT)
+            self._said = self._ours.recv(16, socket.MSG_DONTWAIT)
         except OSError:
-            return False
+            self._said = b""
         young = self._jobs < _MOST_JOBS and used(self.pid) < _MOST_CPU_S
-        return said == _CLEAN and young
+        return self._said == _CLEAN and young
 
     def waited(self) -> float:
         """Return the seconds it was ready to run and did not, in all its life; 0 if not told."""
@@ -78,13 +94,28 @@ class TesterProcess:
         except (OSError, IndexError):
             return 0.0
 
-    def end(self) -> None:
-        """Kill and reap it."""
+    def end(self) -> Death:
+        """Kill and reap it; say how it had died before, if it had.
+
+        A program may fill the memory of the process that judges it, and a full machine then
+        ends the largest: one that has grown is never taken for ended from outside.
+        """
         if self._account >= 0:
             os.close(self._account)
-        os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
-        os.waitpid(self.pid, 0)
         self._ours.close()
+        until = time.monotonic() + (0.0 if self._said else _DYING_S)
+        while True:
+            reaped, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if reaped or time.monotonic() >= until:
+                break
+            time.sleep(0.001)
+        if not reaped:
+            os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+            os.waitpid(self.pid, 0)
+            return Death(from_outside=self._said == _UNFIT)
+        by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        ended = by in _FROM_OUTSIDE and usage.ru_maxrss - _held_kib() <= _MOST_GROWN_KIB
+        return Death(by, ended or self._said == _UNFIT)
 
 
 def used(process: int) -> float:
@@ -96,6 +127,19 @@ def used(process: int) -> float:
         return time.clock_gettime((~process << 3) | 2)
     except OSError:
         return 0.0
+
+
+@cache
+def _held_kib() -> int:
+    """Return what this process, the zygote, holds in memory; 0 if not told.
+
+    Not its peak, which is counted from the process that started it.
+    """
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize() >> 10
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _account_of(process: int) -> int:
@@ -111,6 +155,10 @@ def _serve(lockdown: Lockdown, channel: socket.socket) -> NoReturn:
     try:
         bounds = limits.Limits(timeout_s=limits.LONGEST_TIMEOUT_S)
         lockdown.enter(bounds=bounds, keep={channel.fileno()})
+    except BaseException:  # noqa: BLE001  # whatever it was, it is no program's doing
+        channel.send(_UNFIT)
+        os._exit(70)
+    try:
         gc.disable()  # a collection in the middle of a job would only copy pages
         last: list[int] = []
         jobs, since = 0, _peak_kib()

@@ -173,26 +173,36 @@ class Session:
         return bool(self.operate(operation, left, right))
 
     def contains(self, holder: Remote, value: Any) -> bool | None:
-        """Ask an object whose class the assertions name; None when it is not to be believed.
+        """Ask an object whose class the assertions name and has its own answer; None for others.
 
-        It is asked for values nobody put in as well, in no order it could know: one that
-        claims to hold those holds nothing.
+        It is asked for values of another kind that nobody put in as well, in no order it could
+        know: one that claims to hold those raises `TypeError`, whatever it would iterate over.
         """
         has = self._classes[holder._farm_class][1]
         if "__contains__" not in has or "inherits __contains__" in has:
             return None
         if holder._farm_class not in self.named_classes:
             return None
+        # not of the value's own kind: an interval, or a language, may well hold any of those
         decoys = [os.urandom(8).hex() for _ in range(_DECOYS)]
-        asked = [one if isinstance(value, str) else int(one, 16) for one in decoys]
+        asked = [int(one, 16) if isinstance(value, str) else one for one in decoys]
         turn = int.from_bytes(os.urandom(1), "big") % (_DECOYS + 1)
         asked.insert(turn, value)
-        answers = [bool(self.operate("contains", holder, one)) for one in asked]
+        answers = [self._claims(holder, one, believe=one is value) for one in asked]
         answer = answers.pop(turn)
         if any(answers):
-            return None
+            raise TypeError("an object that claims to contain anything is no container")
         self.trust.add("remote_contains")
         return answer
+
+    def _claims(self, holder: Remote, value: Any, *, believe: bool) -> bool:
+        """Ask for one value; of one that it cannot even be asked for it claims nothing."""
+        try:
+            return bool(self.operate("contains", holder, value))
+        except Exception:
+            if believe:
+                raise
+            return False
 
     def arithmetic(self, operation: str, *operands: Any) -> Any:
         """Apply an operator; with plain operands only for classes the assertion names.
@@ -217,8 +227,18 @@ class Session:
     def is_instance(self, value: object, kind: Remote) -> bool:
         """Answer `isinstance` with a class of the program."""
         if is_of_the_program(value):
-            return bool(self.operate("isinstance", value, kind))
+            return self._judged_by(kind, "isinstance", value)
         return False
+
+    def is_subclass(self, kind: type, parent: Remote) -> bool:
+        """Answer `issubclass` with a class of the program."""
+        return self._judged_by(parent, "issubclass", kind)
+
+    def _judged_by(self, kind: Remote, operation: str, value: object) -> bool:
+        """Ask about a class, and say so in `trust` if its metaclass has a word in it."""
+        if "judges instances" in self._classes[kind._farm_class][1]:
+            self.trust.add("remote_instance")
+        return bool(self.operate(operation, value, kind))
 
     def kind_of(self, value: Any) -> Any:
         """Answer `type(value)`: the program's class where the value is the program's."""

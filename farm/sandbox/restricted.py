@@ -31,6 +31,14 @@ def _refuses(*invoices: str) -> str:
     )
 
 
+def _in_any_row(bad: str) -> list[str]:
+    """Return invoices of a bad row: alone, and before, behind and between good ones."""
+    rows, good = f"{{{bad}}}", "{'quantity': 2, 'unit_price_cents': 50}"
+    return [
+        f"[{rows}]", f"[{rows}, {good}]", f"[{good}, {rows}]", f"[{good}, {rows}, {good}]"
+    ]  # fmt: skip
+
+
 # Defaults, rounding row by row, the empty invoice, discounts, sizes, invalid values.
 WITHHELD_CASES = (
     _equal("[{'quantity': 3, 'unit_price_cents': 250}]", 750),
@@ -50,26 +58,30 @@ WITHHELD_CASES = (
     _equal(
         "[{'quantity': 5, 'unit_price_cents': 999, 'discount_percent': 100}, "
         "{'quantity': 0, 'unit_price_cents': 10}, {'quantity': 4, 'unit_price_cents': 0}, "
-        "{'quantity': 1000003, 'unit_price_cents': 9007199254740993, 'discount_percent': 7}]",
-        8376720436995044217370,
+        "{'quantity': 90071992547409931, 'unit_price_cents': 9007199254740993, "
+        "'discount_percent': 7}]",
+        754505637255842315681439192931379,
     ),
-    # each value is looked at for itself: not the product, which two signs, a price of nothing or
-    # a discount of all make harmless
+    # each value is looked at for itself, and in each row: not the product, which two signs, a
+    # price of nothing or a discount of all make harmless, and not the first row or the last
     _refuses(
-        "[{'quantity': -1, 'unit_price_cents': 100}]",
+        *_in_any_row("'quantity': -1, 'unit_price_cents': 100"),
         "[{'quantity': -1, 'unit_price_cents': -100}]",
         "[{'quantity': -1, 'unit_price_cents': 0}]",
         "[{'quantity': -1, 'unit_price_cents': 100, 'discount_percent': 100}]",
     ),
     _refuses(
-        "[{'quantity': 1, 'unit_price_cents': 100}, {'quantity': 1, 'unit_price_cents': -1}]",
+        *_in_any_row("'quantity': 1, 'unit_price_cents': -1"),
         "[{'quantity': 0, 'unit_price_cents': -1}]",
         "[{'quantity': 1, 'unit_price_cents': -1, 'discount_percent': 100}]",
     ),
     _refuses(
-        "[{'quantity': 1, 'unit_price_cents': 100, 'discount_percent': 101}]",
-        "[{'quantity': 1, 'unit_price_cents': 100, 'discount_percent': -1}]",
+        *_in_any_row("'quantity': 1, 'unit_price_cents': 100, 'discount_percent': 101"),
+        *_in_any_row("'quantity': 1, 'unit_price_cents': 100, 'discount_percent': -1"),
         "[{'quantity': 0, 'unit_price_cents': 100, 'discount_percent': 101}]",
+        "[{'quantity': 0, 'unit_price_cents': 100, 'discount_percent': -1}]",
+        "[{'quantity': 1, 'unit_price_cents': 0, 'discount_percent': 101}]",
+        "[{'quantity': 1, 'unit_price_cents': 0, 'discount_percent': -1}]",
     ),
 )
 

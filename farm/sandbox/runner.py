@@ -14,16 +14,16 @@ import queue
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, SupportsFloat, get_args
 
 from farm.errors import SandboxLost, SandboxUnavailable, SpecError, UsageError
 from farm.sandbox import limits
 from farm.sandbox.conversation import abandon_all
 from farm.sandbox.lockdown import Walls
-from farm.sandbox.slot import Deleter, Slot, Work
+from farm.sandbox.slot import Deleter, Grading, Imports, Slot, Work
 from farm.sandbox.verdict import LEVELS, CandidateResult, Isolation
 
 
@@ -36,7 +36,7 @@ class Settings:
     refused otherwise. `timeout_s` is for programs that `judge` is given none for.
     """
 
-    imports: Literal["allow", "deny"] = "deny"
+    imports: Imports = "deny"
     timeout_s: float = limits.DEFAULT_TIMEOUT_S
     require_isolation: str | None = None
     allow_unisolated: bool = False
@@ -64,6 +64,10 @@ class Sandbox:
             raise UsageError(
                 f"isolation level {self.settings.require_isolation!r} is not one of "
                 + ", ".join(LEVELS)
+            )
+        if self.settings.imports not in get_args(Imports):
+            raise UsageError(
+                f"imports {self.settings.imports!r} is not one of {', '.join(get_args(Imports))}"
             )
         self.slots = max(1, min(slots or cores(), cores()))
         self._closed = False
@@ -128,10 +132,11 @@ class Sandbox:
         /,
         *,
         timeout_s: float | None = None,
+        entry_point: str | None = None,
     ) -> CandidateResult:
         """Run one program as `farm.scoring.programs` asks for it; by default in its own time."""
         limit = self.settings.timeout_s if timeout_s is None else timeout_s
-        return self.run(checked_work(code, assertions, timeout_s=limit))
+        return self.run(checked_work(code, assertions, timeout_s=limit, entry_point=entry_point))
 
     def probe(self) -> dict[str, Any]:
         """Return the isolation in force and every attack's result, as plain data."""
@@ -184,27 +189,51 @@ def checked_work(
     *,
     timeout_s: float,
     entry_point: str | None = None,
-    grading: Literal["split", "in_process"] = "split",
+    grading: Grading = "split",
 ) -> Work:
     """Return the work a caller asks for; raises `SpecError` for what cannot be judged."""
-    listed = (assertions,) if isinstance(assertions, str) else tuple(assertions)
+    listed = _texts(assertions)
     if not listed:
         raise SpecError("no assertions are given, so there is nothing to judge the program by")
-    for text in (code, *listed):
-        if not isinstance(text, str):
-            raise SpecError(f"code and assertions are text, not {type(text).__name__}")
-    if not 0 < timeout_s <= limits.LONGEST_TIMEOUT_S:
+    _text(code)
+    if grading not in get_args(Grading):
+        raise SpecError(f"grading {grading!r} is not one of {', '.join(get_args(Grading))}")
+    if entry_point is not None and not (
+        isinstance(entry_point, str) and entry_point.isidentifier()
+    ):
+        raise SpecError(f"entry point {entry_point!r} is not the name of a function")
+    return Work(
+        code=code,
+        assertions=listed,
+        bounds=limits.Limits(timeout_s=_seconds(timeout_s)),
+        entry_point=entry_point,
+        grading=grading,
+    )
+
+
+def _texts(assertions: object) -> tuple[str, ...]:
+    if isinstance(assertions, str):
+        return (assertions,)
+    if not isinstance(assertions, Iterable) or isinstance(assertions, bytes):
+        raise SpecError(f"assertions are texts, not {type(assertions).__name__}")
+    return tuple(map(_text, assertions))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise SpecError(f"code and assertions are text, not {type(value).__name__}")
+    return value
+
+
+def _seconds(timeout_s: object) -> float:
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, SupportsFloat):
+        raise SpecError(f"timeout {timeout_s!r} is no number of seconds")
+    if not 0 < float(timeout_s) <= limits.LONGEST_TIMEOUT_S:
         raise SpecError(
             f"timeout {timeout_s!r} s is outside 0 to {limits.LONGEST_TIMEOUT_S:g} s: "
             "choose one inside"
         )
-    return Work(
-        code=code,
-        assertions=listed,
-        bounds=limits.Limits(timeout_s=float(timeout_s)),
-        entry_point=entry_point,
-        grading=grading,
-    )
+    return float(timeout_s)
 
 
 _shared_sandboxes: dict[Settings, Sandbox] = {}
@@ -239,7 +268,7 @@ def run_candidate(
     timeout_s: float = limits.DEFAULT_TIMEOUT_S,
     *,
     entry_point: str | None = None,
-    grading: Literal["split", "in_process"] = "split",
+    grading: Grading = "split",
     settings: Settings | None = None,
 ) -> CandidateResult:
     """Run a program a model wrote and judge it by assertions it cannot see.

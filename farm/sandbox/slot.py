@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -23,7 +24,13 @@ from farm.sandbox.scratch import delete_tree
 from farm.sandbox.verdict import Account, CandidateResult, Isolation, decide
 
 _START_S = 30.0
+# A zygote that is ended from outside while it starts is started again, so often at most.
+_TRIES = 10
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 _ENTRY = "import sys; sys.path[:0] = [{root!r}]; from farm.sandbox.zygote import main; main()"
+
+Grading = Literal["split", "in_process"]
+Imports = Literal["allow", "deny"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +41,8 @@ class Work:
     assertions: tuple[str, ...]
     bounds: limits.Limits = field(default_factory=limits.Limits)
     entry_point: str | None = None
-    grading: Literal["split", "in_process"] = "split"
-    imports: Literal["allow", "deny"] | None = None  # None: as the settings say
+    grading: Grading = "split"
+    imports: Imports | None = None  # None: as the settings say
 
 
 def _package_directories() -> list[str]:
@@ -60,17 +67,23 @@ class Slot:
     def __init__(self, walls: Walls) -> None:
         self._walls = walls
         self._jobs = 0
+        self._is_up = False
         self.kept = 0  # the process of a tester that waits for the next program, 0 if none does
         self._base = ""
         self._start()
 
     def _start(self) -> None:
         """Start a zygote with all walls, or with those the machine grants."""
-        complaint = ""
-        for walls in (self._walls, self._walls._replace(namespaces=False)):
-            complaint = self._try_start(walls)
+        complaint, killed = "", 0
+        choices = [self._walls, self._walls._replace(namespaces=False)]
+        while choices and killed < _TRIES:
+            complaint = self._try_start(choices[0])
             if not complaint:
                 return
+            if self._process.returncode in _FROM_OUTSIDE:
+                killed += 1  # which says nothing about these walls
+            else:
+                del choices[0]
         raise SandboxUnavailable(
             f"the sandbox process did not start: {complaint}; see 'farm sandbox probe'"
         )
@@ -113,14 +126,18 @@ class Slot:
         try:
             line = self._lines.readline()
         except OSError as error:
-            line = json.dumps({"failed": str(error)}).encode()
-        ready: dict[str, Any] = json.loads(line) if line else {"failed": "it ended without a word"}
+            line = json.dumps({"failed": str(error)}).encode() + b"\n"
+        silent = not line.endswith(b"\n")  # gone, also in the middle of its word
+        ready: dict[str, Any] = (
+            {"failed": "it ended without a word"} if silent else json.loads(line)
+        )
         if "failed" in ready:
             self._stop()
             return str(ready["failed"])
         self._control.settimeout(None)
         self.nursery: int = ready["ready"]  # the process that forks programs, 0 if there is none
         self.found: dict[str, Any] = ready["isolation"]
+        self._is_up = True
         return ""
 
     @property
@@ -136,6 +153,8 @@ class Slot:
 
     def run(self, work: Work, *, imports: str) -> CandidateResult:
         """Run one program to its verdict; raises `SandboxLost` when there is none."""
+        if not self._is_up:  # it could not be replaced when it was lost
+            self._start()
         self._jobs += 1
         job = {
             "code": work.code,
@@ -165,7 +184,13 @@ class Slot:
         self.kept, self.nursery = report["kept"], report["nursery"]
         if report["left"]:
             Deleter.later(report["left"])
-        lines = [json.loads(line) for line in conversation.verdict.splitlines()]
+        # what is behind the last end of a line is one that its writer did not live to finish
+        lines = [json.loads(line) for line in conversation.verdict.split(b"\n")[:-1]]
+        if report["lost"] and not any("end" in line for line in lines):
+            raise SandboxLost(
+                "the process that judges was ended from outside; the program was not judged, "
+                "run it again"
+            )
         if any(line.get("load") == "harness" for line in lines):
             raise SandboxLost("a candidate process could not be set up; the program was not judged")
         account = Account(
@@ -175,6 +200,7 @@ class Slot:
             starved=report["starved"],
             spent=report["spent"],
             signal=report["signal"],
+            tester_signal=report["tester_signal"],
             cpu_ms=report["cpu_ms"],
             wall_ms=report["wall_ms"],
         )
@@ -188,6 +214,7 @@ class Slot:
 
     def _stop(self) -> None:
         """End this zygote and what belongs to it."""
+        self._is_up, self.kept, self.nursery = False, 0, 0
         self._lines.close()
         self._control.close()
         try:
@@ -200,7 +227,8 @@ class Slot:
 
     def close(self) -> None:
         """End the zygote; its children die with it."""
-        self._stop()
+        if self._is_up:
+            self._stop()
 
     def abandon(self) -> None:
         """Let go of a zygote that belongs to the process this one was forked from."""

@@ -34,13 +34,16 @@ class Asker(Protocol):
         """Compare two objects by the program's own operator."""
 
     def contains(self, holder: Remote, value: Any) -> bool | None:
-        """Ask an object what it contains; None when its answer is not to be taken."""
+        """Ask an object what it contains; None when it is not to be asked."""
 
     def arithmetic(self, operation: str, *operands: Any) -> Any:
         """Apply an operator of the program's."""
 
     def is_instance(self, value: object, kind: Remote) -> bool:
         """Answer `isinstance` with a class of the program."""
+
+    def is_subclass(self, kind: type, parent: Remote) -> bool:
+        """Answer `issubclass` with a class of the program."""
 
     def class_has(self, number: int, name: str) -> bool:
         """Say whether objects of a class have a method."""
@@ -127,7 +130,7 @@ class Remote:
         return self._farm_session.is_instance(value, self)
 
     def __subclasscheck__(self, kind: type) -> bool:
-        return bool(self._farm_session.operate("issubclass", kind, self))
+        return self._farm_session.is_subclass(kind, self)
 
 
 def _refuse_mixed(stand_in: Remote) -> None:
@@ -217,13 +220,12 @@ def _ordering(operation: str) -> Callable[..., Any]:
 def _contains(self: Remote, value: Any) -> bool:
     _refuse_mixed(self)
     session = self._farm_session
-    iterates = session.class_has(self._farm_class, "__iter__")
     answer = session.contains(self, value)
-    if answer is None and iterates:
-        return any(part is value or part == value for part in iter(self))
-    if answer is None:
-        raise TypeError("an object that claims to contain anything is no container")
-    return answer
+    if answer is not None:
+        return answer
+    if not session.class_has(self._farm_class, "__iter__"):
+        raise TypeError("an object of a class that the tests do not name cannot say what it holds")
+    return any(part is value or part == value for part in iter(self))
 
 
 def is_a_verdict(error: BaseException) -> bool:

@@ -13,21 +13,21 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion, Helpers
-from farm.sandbox.blocks import CHECK, RAN, Waiting, waiting
-from farm.sandbox.collected import call_tests, noted_failures
+from farm.sandbox.collected import call_tests, is_failure, noted_failures, why_nothing
 from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
-from farm.sandbox.loans import TESTS
 from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
 from farm.sandbox.raised import ProgramAssertion
 from farm.sandbox.remote import NotReady, Session
 from farm.sandbox.standins import Remote
 from farm.sandbox.values import is_of_the_program
+from farm.sandbox.wishes import TESTS
+from farm.scoring.blocks import CHECK, RAN, Waiting, waiting
 
 _PYTHONS_OWN = vars(builtins)
 _STOP = "StopIteration"
@@ -40,15 +40,17 @@ class Names(dict[str, Any]):
     `overridden` names builtins that are meant as the program's; for each assertion its own.
     """
 
-    def __init__(self, session: Session, program: Program) -> None:
+    def __init__(self, session: Session, program: Program, every: Sequence[str] = ()) -> None:
         super().__init__(__name__=TESTS, __builtins__=_Last(self))
         self[assertions.KIND_OF] = session.kind_of
         self.ran: set[str] = set()  # tests that have begun in this assertion
         self[RAN] = self.ran.add
         self.noted: list[BaseException] = []  # failures that a runner kept to itself
         self.texts: list[str] = []  # of this assertion and those before
+        self.stopping: set[str] = set()  # what they define that names StopIteration
         self.session = session
         self._program = program
+        self._every = every  # all assertions of the job
         self.overridden: frozenset[str] = frozenset()
         self.kept: dict[str, Any] = {}  # objects of the program met in this assertion
 
@@ -60,9 +62,9 @@ class Names(dict[str, Any]):
         try:
             value = self.session.look_up(name)
         except KeyError:
-            if name in _PYTHONS_OWN:
+            if name in _PYTHONS_OWN and name != self._program.entry:
                 return _PYTHONS_OWN[name]
-            raise
+            raise  # the function under test is missing, whatever Python has of its name
         if isinstance(value, Remote):  # plain values may change with every call: never kept
             self.kept[name] = value
         return value
@@ -75,16 +77,20 @@ class Names(dict[str, Any]):
             if not is_of_the_program(value) and getattr(value, "__module__", "") == TESTS
         }
 
-    def settle(self, text: str, one: Assertion) -> None:
-        """Find out which builtins mean the program's in one assertion."""
+    def settle(self, text: str, one: Assertion, left: Waiting) -> None:
+        """Find out which builtins mean the program's in one assertion.
+
+        None does where a check waits to be given the function under test: that is what it judges.
+        """
         entry = self._program.entry
         self.overridden = frozenset((entry,)) if entry else frozenset()
         mentioned = one.block.mentions & _PYTHONS_OWN.keys()
-        if entry or not mentioned:
+        if entry or left.check or not mentioned:
             return
         defined = frozenset(name for name in mentioned if self._defines(name))
         if defined:
-            self.overridden = assertions.meant(text, frozenset(self), defined)
+            others = [part for part in self._every if part is not text]
+            self.overridden = assertions.meant(text, frozenset(self), defined, others)
 
     def _defines(self, name: str) -> bool:
         """Say whether the program has a global of its own that is named like a builtin."""
@@ -103,10 +109,7 @@ class Names(dict[str, Any]):
         if not name:
             listed = self._program.functions
             if len(listed) != 1:
-                raise BadAssertion(
-                    f"nothing calls {CHECK}, so it judges nothing, and the program defines "
-                    f"{len(listed)} functions, not one; add the call, or name the entry point"
-                )
+                raise BadAssertion(assertions.no_one_function(len(listed)))
             name = listed[0]
         return self.session.look_up(name)
 
@@ -172,11 +175,11 @@ def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
     tell(loading)
     clean = all(isinstance(one, Assertion) and leaves_no_mark(one.code) for one in read)
     if loading["load"] == "ok":
+        program = Program(job["code"], job["entry_point"], functions)
         if job["grading"] == "in_process":
-            _judge_in_process(session, job["assertions"], tell)
+            _judge_in_process(session, program, job["assertions"], read, tell)
             clean = False
         else:
-            program = Program(job["code"], job["entry_point"], functions)
             clean &= _judge_all(session, program, job["assertions"], read, tell)
     tell({"end": True})
     return clean and not session.borrowed
@@ -223,27 +226,35 @@ def _judge_all(
     tell: Callable[[Json], None],
 ) -> bool:
     """Judge assertions in turn; return whether each ended in a plain yes or no."""
-    names = Names(session, program)
+    names = Names(session, program, texts)
     sys.modules[TESTS] = _Module(names)
     plain = not any("unittest" in text for text in texts)
     if not plain:  # and this process is then no longer as it was
         names.noted = noted_failures()
-    mentions = [_of_others(one, calls=False) for one in read]
-    calls = [_of_others(one, calls=True) for one in read]
-    for index, one in enumerate(read):
+    for index, (one, left) in enumerate(_with_waiting(read)):
         if isinstance(one, BadAssertion):
             result, why = "error", str(one)
         else:
-            left = Waiting(one.block.can_fail)
-            if one.block.units:
-                elsewhere = frozenset().union(*mentions[:index], *mentions[index + 1 :])
-                called = frozenset().union(*calls[:index], *calls[index + 1 :])
-                left = waiting(one.block, elsewhere, called)
             result, why = _judge(names, texts[index], one, left)
         plain &= result != "error"
         tell({"i": index, "r": result, "why": _cut(why), "trust": sorted(session.trust)})
     sys.modules.pop(TESTS, None)  # the tests may have done so themselves
     return plain
+
+
+def _with_waiting(
+    read: list[Assertion | BadAssertion],
+) -> Iterator[tuple[Assertion | BadAssertion, Waiting]]:
+    """Give with each assertion what of it waits to be called."""
+    mentions = [_of_others(one, calls=False) for one in read]
+    calls = [_of_others(one, calls=True) for one in read]
+    for index, one in enumerate(read):
+        if isinstance(one, BadAssertion) or not one.block.units:
+            yield one, Waiting(isinstance(one, Assertion) and one.block.can_fail)
+            continue
+        elsewhere = frozenset().union(*mentions[:index], *mentions[index + 1 :])
+        called = frozenset().union(*calls[:index], *calls[index + 1 :])
+        yield one, waiting(one.block, elsewhere, called)
 
 
 def _of_others(one: Assertion | BadAssertion, *, calls: bool) -> frozenset[str]:
@@ -261,9 +272,7 @@ def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str,
     names.ran.clear()
     names.noted.clear()
     session = names.session
-    session.begin(
-        expects_stop=any(_STOP in part for part in (text, *filter(_defines, names.texts)))
-    )
+    session.begin(expects_stop=_expects_stop(names, text, one))
     result = _evaluate(names, text, one, left)
     severed = session.severed
     if severed is None:
@@ -276,9 +285,15 @@ def _judge(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str,
     return "error", _why_severed(severed)
 
 
-def _defines(text: str) -> bool:
-    """Say whether a text may define what later ones call."""
-    return "def " in text
+def _expects_stop(names: Names, text: str, one: Assertion) -> bool:
+    """Say whether an assertion names StopIteration, or something of the tests' that does."""
+    if _STOP not in text and not names.stopping:  # nearly always
+        return False
+    named = assertions.named_by(one.code)
+    if _STOP not in named and names.stopping.isdisjoint(named):
+        return False
+    names.stopping |= assertions.defined_by(text)
+    return True
 
 
 def _why_severed(severed: Severed) -> str:
@@ -289,9 +304,9 @@ def _why_severed(severed: Severed) -> str:
 
 def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[str, str]:
     try:
-        names.settle(text, one)
+        names.settle(text, one, left)
         if one.names_nothing(names.overridden):
-            return "error", "the expression names nothing of the program, so it judges nothing"
+            return "error", assertions.NAMES_NOTHING
         value = eval(one.code, names)  # noqa: S307  # the assertions are ours to run
         if names.noted:
             raise names.noted[0]
@@ -304,7 +319,7 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
         if names.noted:
             raise names.noted[0]
         if not judged and not _calls_a_judge(names, one):
-            return "error", _why_nothing(one)
+            return "error", why_nothing(one.block)
     except Severed as error:
         return "error", _why_severed(error)
     except ProgramAssertion as error:
@@ -314,7 +329,7 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
     except BadAssertion as error:
         return "error", str(error)
     except BaseException as error:  # noqa: BLE001  # tests and program may raise anything
-        return "assertion_fail" if _is_failure(error) else "error", _say(error)
+        return "assertion_fail" if is_failure(error) else "error", _say(error)
     return "pass", ""
 
 
@@ -332,10 +347,7 @@ def _call_waiting(names: Names, one: Assertion, left: Waiting) -> bool:
     """Call the tests and the check that nothing has called; return whether any was run."""
     for name in left.beyond:
         if name not in names.ran and name not in one.calls:
-            raise BadAssertion(
-                f"{name} needs pytest itself, for its arguments or fixtures, so it was not run; "
-                "write its values out, or call it with them"
-            )
+            raise BadAssertion(assertions.needs_pytest(name))
     ran = frozenset(names.ran)
     count = 0
     for name in left.tests:
@@ -343,37 +355,42 @@ def _call_waiting(names: Names, one: Assertion, left: Waiting) -> bool:
         if isinstance(test, type) or (test is not None and name.startswith("test")):
             count += call_tests(test, ran)
     if left.check and CHECK not in names.ran:
-        names[CHECK](names.under_test())
+        under_test = names.under_test()
+        names.overridden = frozenset()  # it is given what the entry point names
+        names.kept.clear()
+        names[CHECK](under_test)
     return bool(count) or left.check
 
 
-def _why_nothing(one: Assertion) -> str:
-    if any(unit.is_test and unit.can_fail for unit in one.block.units):
-        return "the block judges nothing: its tests are skipped, or no tests to pytest or unittest"
-    if any(unit.can_fail for unit in one.block.units):
-        return "the block judges nothing: what asserts stands in functions that nothing calls"
-    return "the block contains no assert, so it judges nothing"
-
-
-def _is_failure(error: BaseException) -> bool:
-    """Say whether a test failed in pytest's words, as `pytest.raises` and `pytest.fail` do."""
-    outcomes = sys.modules.get("_pytest.outcomes")  # who has not imported it cannot fail so
-    return outcomes is not None and isinstance(error, outcomes.Failed)
-
-
-def _judge_in_process(session: Session, texts: Sequence[str], tell: Callable[[Json], None]) -> None:
+def _judge_in_process(
+    session: Session,
+    program: Program,
+    texts: Sequence[str],
+    read: list[Assertion | BadAssertion],
+    tell: Callable[[Json], None],
+) -> None:
     """Let the candidate judge itself, for tasks that ask for it; every verdict says so."""
-    for index, text in enumerate(texts):
-        try:
-            reply = session.request({"do": "judge", "text": text})
-            result, why = reply["v"]
-            if result not in ("pass", "assertion_fail", "error"):
-                raise PeerBroke("no such result")
-        except PeerGone:
-            result, why = "error", "the program ended its process"
-        except BaseException as error:  # noqa: BLE001  # whatever the other end sent
-            result, why = "error", _say(error)
+    listed = program.functions
+    entry = program.entry or (listed[0] if len(listed) == 1 else "")
+    for index, (one, left) in enumerate(_with_waiting(read)):
+        if isinstance(one, BadAssertion):
+            result, why = "error", str(one)
+        else:
+            asked = {"text": texts[index], "entry": entry, "functions": len(listed)}
+            result, why = _judged_there(session, {**asked, **left._asdict()})
         tell({"i": index, "r": result, "why": _cut(why), "trust": ["in_process"]})
+
+
+def _judged_there(session: Session, asked: Json) -> tuple[str, str]:
+    try:
+        result, why = session.request({"do": "judge", **asked})["v"]
+        if result not in ("pass", "assertion_fail", "error"):
+            raise PeerBroke("no such result")
+    except PeerGone:
+        return "error", "the program ended its process"
+    except BaseException as error:  # noqa: BLE001  # whatever the other end sent
+        return "error", _say(error)
+    return result, why
 
 
 def _text_of(error: BaseException) -> str:

@@ -81,6 +81,7 @@ class Account:
     starved: bool = False
     spent: bool = False
     signal: int = 0
+    tester_signal: int = 0
     cpu_ms: float = 0.0
     wall_ms: float = 0.0
 
@@ -145,7 +146,8 @@ def _sum_up(
     if loading.get("load") == "error":
         return "error", printable(loading["why"]) + _why_dead(account)
     if not ended:
-        return "error", "the tester ended before it was done" + _why_dead(account)
+        by = f", by signal {account.tester_signal}" if account.tester_signal else ""
+        return "error", f"the tester ended before it was done{by}{_why_dead(account)}"
     for kind in ("error", "assertion_fail"):
         for index, result in enumerate(results):
             if result.outcome == kind:

@@ -20,7 +20,7 @@ import time
 from typing import Any, NamedTuple
 
 from farm.sandbox import candidate, kernel, landlock, limits, namespaces, probe, rehearsal
-from farm.sandbox.kept import Pipes, TesterProcess, used
+from farm.sandbox.kept import Death, Pipes, TesterProcess, used
 from farm.sandbox.lockdown import Lockdown, Walls, close_others
 from farm.sandbox.nursery import Ended, Nursery, NurseryLost
 from farm.sandbox.scratch import Scratch
@@ -133,7 +133,11 @@ class Zygote:
         self._put_on_one_core(nursery.pid, judge.pid)
         to_candidate, from_tester = os.pipe()
         to_tester, from_candidate = os.pipe()
-        judge.begin(Pipes(work=work, verdict=verdict, source=to_tester, target=from_tester))
+        pipes = Pipes(work=work, verdict=verdict, source=to_tester, target=from_tester)
+        if not judge.begin(pipes):  # ended from outside while it waited for this job
+            judge.end()
+            judge = TesterProcess(self._lockdown)
+            judge.begin(pipes)
         program = nursery.bear(
             job.bounds, source=to_candidate, target=from_candidate, output=output
         )
@@ -142,14 +146,15 @@ class Zygote:
         ):  # fmt: skip
             os.close(number)
         ending = self._wait(job, judge, Share(program, judge), started=started)
+        death = Death()
         if ending.judged and judge.stays():
             self._tester = judge
-        else:
-            judge.end()  # before the program, whose end it must not take for the program's doing
+        else:  # before the program, whose end it must not take for the program's doing
+            death = judge.end()
         ended = nursery.end()
         if ending.runner_gone:
             return False
-        self._report(job, ending, started=started, ended=ended)
+        self._report(job, ending, started=started, ended=ended, death=death)
         return True
 
     def _put_on_one_core(self, *processes: int) -> None:
@@ -172,6 +177,7 @@ class Zygote:
         *,
         started: float,
         ended: Ended,
+        death: Death,
     ) -> None:
         wall_s = time.monotonic() - started
         left: str | None = None
@@ -184,6 +190,8 @@ class Zygote:
                 "done": job.number,
                 "timeout": ending.timeout,
                 "over_quota": ending.over_quota,
+                "lost": ending.judged and death.from_outside,
+                "tester_signal": death.signal if ending.judged else 0,
                 "starved": ending.starved,
                 "spent": ending.spent,
                 "signal": os.WTERMSIG(ended.status) if os.WIFSIGNALED(ended.status) else 0,

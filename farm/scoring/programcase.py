@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from farm.core.case import ScoredInput, targets_of
+from farm.core.case import ProgramInput, targets_of
 from farm.core.isolation import Isolation
 from farm.core.result import EMPTY, ERROR, UNPARSED, UNSCORABLE
 from farm.scoring.programs import Judged, ProgramRunner, judge_program
@@ -55,10 +55,15 @@ class ProgramExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_program(
-    metric: Scorer, prediction: str, targets: Sequence[str], runner: ProgramRunner
+    metric: Scorer,
+    prediction: str,
+    targets: Sequence[str],
+    runner: ProgramRunner,
+    *,
+    prompt: str = "",
 ) -> ProgramExplanation:
     """Run one program and say why it scores as it does; errors are those of the runner."""
-    case = ScoredInput(id="", response=prediction, targets=tuple(targets))
+    case = ProgramInput(id="", response=prediction, targets=tuple(targets), prompt=prompt)
     judged = judge_program(case, runner)
     texts = targets_of(case)
     verdict = judged.verdict
@@ -68,7 +73,7 @@ def explain_program(
         version=metric.version,
         code=judged.code,
         program=None if verdict is None else verdict.outcome,
-        detail="" if verdict is None else verdict.detail,
+        detail=judged.lost if verdict is None else verdict.detail,
         assertions=tuple(
             AssertionAccount(text=text, outcome=one.outcome, detail=one.detail)
             for text, one in zip(texts, told, strict=False)  # none are told where nothing was run

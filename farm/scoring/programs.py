@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from farm.core.case import ScoredInput, targets_of
+from farm.core.case import ProgramInput, ScoredInput, targets_of
 from farm.core.isolation import Isolation, isolation_of, weakest
 from farm.core.result import (
     CORRECT,
@@ -25,6 +26,7 @@ from farm.core.result import (
     CaseResult,
 )
 from farm.errors import SandboxLost
+from farm.scoring.blocks import CHECK, block_of, waiting, without_runners
 from farm.scoring.code import extract_code
 from farm.scoring.syntax import free_names, outline, parsed
 
@@ -37,7 +39,10 @@ _OUTCOMES: Final = {
     "timeout": TIMEOUT,
 }
 _BUILTINS: Final = frozenset(vars(builtins))
+_CHECK: Final = re.compile(rf"^def +{CHECK}\b", re.MULTILINE)
+_BEGUN: Final = re.compile(r"^[ \t]*(?:async +)?def +(\w+)", re.MULTILINE)
 _JUDGING: Final = (ast.Name, ast.Assert, ast.Raise)
+_REACHING: Final = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__"))
 
 
 class AssertionVerdict(Protocol):
@@ -88,22 +93,80 @@ class ProgramRunner(Protocol):
     """Runs programs where they can do no harm."""
 
     def judge(
-        self, code: str, assertions: Sequence[str], /, *, timeout_s: float | None = None
+        self,
+        code: str,
+        assertions: Sequence[str],
+        /,
+        *,
+        timeout_s: float | None = None,
+        entry_point: str | None = None,
     ) -> ProgramVerdict:
         """Run a program and judge it by assertions, of which there is at least one.
 
-        `timeout_s` is for all of it; None is the runner's own. Raises `SandboxLost`
+        `timeout_s` is for all of it; None is the runner's own. `entry_point` names the function
+        that a check is to be given. Raises `SandboxLost`
         when there is no verdict on this program, `SandboxUnavailable` when none can be run at all.
         """
 
 
-def is_assertion(target: str) -> bool:
-    """Say whether a target can judge a program: it parses, and names something or asserts.
+def is_assertion(target: str, beside: Sequence[str] = ()) -> bool:
+    """Say whether a target can judge a program, whatever program that is; `beside` are others.
 
-    A literal (`42`, `'yes'`) is an answer, which no program can be measured by.
+    It must parse, and name something or assert: a literal (`42`, `'yes'`) is an answer, which
+    no program can be measured by. Of a block something must run that can fail, and no test in
+    it may need pytest's fixtures or arguments, which nothing here has. Where another target
+    may decide that, or only a run could tell, it is said to.
     """
     tree = parsed(target.strip())
-    return tree is not None and any(isinstance(node, _JUDGING) for node in ast.walk(tree))
+    if tree is None or not any(isinstance(node, _JUDGING) for node in ast.walk(tree)):
+        return False
+    if (len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)) or _plainly_asserts(tree):
+        return True
+    others = [other for text in beside if (other := parsed(text.strip())) is not None]
+    elsewhere = frozenset().union(*map(_mentioned, others))
+    without_runners(tree)
+    block = block_of(tree)
+    mentioned = elsewhere | block.mentions
+    if any(unit.needs_pytest and unit.name not in mentioned for unit in block.units):
+        return False
+    found = waiting(block, elsewhere, elsewhere)
+    if found.judges or found.tests or found.check:
+        return True
+    # what it calls may be another target's, or hidden from a reader of texts
+    return not block.mentions.isdisjoint(_REACHING.union(*map(_defines, others)))
+
+
+def _plainly_asserts(tree: ast.Module) -> bool:
+    """Say whether a block runs an assert, by itself or in a function it calls; quick, errs to no.
+
+    None that holds what may be a test of pytest's does.
+    """
+    asserting: set[str] = set()
+    called: set[str] = set()
+    found = False
+    for one in tree.body:
+        if isinstance(one, ast.FunctionDef):
+            if one.name.startswith("test") or one.decorator_list:
+                return False
+            if any(isinstance(part, ast.Assert) for part in one.body):
+                asserting.add(one.name)
+        elif isinstance(one, ast.Expr):
+            call = one.value
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                called.add(call.func.id)
+        elif not isinstance(one, ast.Assign | ast.Assert | ast.Import | ast.ImportFrom):
+            return False
+        found = found or isinstance(one, ast.Assert)
+    return found or not asserting.isdisjoint(called)
+
+
+def _mentioned(tree: ast.Module) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _defines(tree: ast.Module) -> frozenset[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))
 
 
 def program_of(response: str, targets: Sequence[str]) -> str:
@@ -131,6 +194,18 @@ def _names_of(target: str) -> frozenset[str]:
 def _defined(code: str) -> frozenset[str]:
     seen = outline(code)
     return frozenset() if seen is None else seen.defines
+
+
+def asked_for(prompt: str, code: str, assertions: Sequence[str]) -> str | None:
+    """Return the function that a check is to be given, by the prompt: the last that it begins.
+
+    None where nothing waits to be given one, or the program does not define it.
+    """
+    if not any(_CHECK.search(text) for text in assertions):
+        return None
+    begun = _BEGUN.findall(prompt)
+    seen = outline(code) if begun else None
+    return begun[-1] if seen is not None and begun[-1] in seen.defines else None
 
 
 def judge_programs(
@@ -163,6 +238,7 @@ class Judged(NamedTuple):
     code: str | None = None
     verdict: ProgramVerdict | None = None
     isolation: Isolation | None = None
+    lost: str = ""  # why there is no verdict on a program that was to be run
 
 
 def judge_program(
@@ -170,26 +246,33 @@ def judge_program(
 ) -> Judged:
     """Judge one case; without a time of its own the runner's holds.
 
+    A `check` that nothing calls is given the function that the prompt of a `ProgramInput` asks
+    for, where the program has that.
+
     In this order: unscorable (no target is an assertion), empty, unparsed (no program in the
     response), then what became of the program: correct (every assertion passed), wrong, or
     timeout. A program that could not be judged, or was out of time for want of a processor
     twice, is an error: that says nothing about it.
     """
     assertions = targets_of(case)
-    if not any(map(is_assertion, assertions)):
+    if not any(
+        is_assertion(text, [*assertions[:at], *assertions[at + 1 :]])
+        for at, text in enumerate(assertions)
+    ):
         return Judged(_unrun(case.id, UNSCORABLE))
     if not case.response or case.response.isspace():
         return Judged(_unrun(case.id, EMPTY))
     code = program_of(case.response, assertions)
     if not code:
         return Judged(_unrun(case.id, UNPARSED))
+    entry = asked_for(case.prompt, code, assertions) if isinstance(case, ProgramInput) else None
     try:
-        verdict = runner.judge(code, assertions, timeout_s=timeout_s)
+        verdict = runner.judge(code, assertions, timeout_s=timeout_s, entry_point=entry)
         if _says_little(verdict):
             # the machine may be less busy now
-            verdict = runner.judge(code, assertions, timeout_s=timeout_s)
-    except SandboxLost:
-        return Judged(_unrun(case.id, ERROR), code)
+            verdict = runner.judge(code, assertions, timeout_s=timeout_s, entry_point=entry)
+    except SandboxLost as error:
+        return Judged(_unrun(case.id, ERROR), code, lost=str(error))
     around = isolation_of(verdict.isolation)
     if _says_little(verdict):
         return Judged(_unrun(case.id, ERROR), code, verdict, around)

@@ -6,7 +6,7 @@ and so is what stands around programs.
 
 from __future__ import annotations
 
-from farm.core.case import ScoredInput
+from farm.core.case import ProgramInput
 from farm.core.generation import Generation, forced_outcome
 from farm.core.isolation import Isolation
 from farm.core.result import ERROR, REFUSED, TRUNCATED, CaseResult, counts
@@ -59,7 +59,7 @@ class TrialJudge:
             return CaseResult(id=id, correct=False, score=0.0, outcome=REFUSED), None
         limit = task.metadata.get("timeout_s")
         judged = judge_program(
-            ScoredInput(id=id, response=answer.text, targets=task.targets),
+            ProgramInput(id=id, response=answer.text, targets=task.targets, prompt=task.prompt),
             self._programs,
             timeout_s=float(limit) if isinstance(limit, int | float) else None,
         )

@@ -14,8 +14,9 @@ from farm.core.case import Case
 from farm.core.message import Assignment, Batch, Message, Progressed
 from farm.core.plan import ScorerName, Shard, make_plan
 from farm.errors import SpecError
-from farm.runtime.worker import Worker
+from farm.runtime.worker import Worker, score_shard
 from farm.sandbox.runner import Sandbox
+from farm.scoring.registry import scorer
 from farm.store.memory import MemoryStore
 from tests.examples import plan_of
 
@@ -55,6 +56,26 @@ def test_the_sandbox_is_opened_by_the_first_shard_and_once() -> None:
     (sandbox,) = opened
     sandbox.close()
     assert [one.cases for one in said if isinstance(one, Progressed)] == [1, 2, 1, 2]
+
+
+def test_a_shards_prompts_say_which_function_a_check_is_for() -> None:
+    """A program of two functions, and a test that names none."""
+    case = Case(
+        id="a",
+        prompt="def halve(n):\n",
+        expected="def check(candidate):\n    assert candidate(4) == 2",
+        response="def halve(n):\n    return n // other()\ndef other():\n    return 2\n",
+    )
+    store = store_of(case)
+    with Sandbox(slots=1) as sandbox:
+        receipt = score_shard(
+            store.read_cases(store.plan.shards[0]),
+            store.plan.shards[0],
+            scorer("code_exec"),
+            worker_pid=1,
+            programs=sandbox,
+        )
+    assert [one.outcome for one in receipt.cases] == ["correct"]
 
 
 def test_a_worker_that_was_given_no_sandbox_says_so() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from farm.sandbox import assertions
-from farm.sandbox.blocks import waiting
 from farm.sandbox.imports import find_denied
 from farm.sandbox.runner import Sandbox, checked_work
+from farm.scoring.blocks import waiting
 
 
 @pytest.mark.parametrize(
@@ -69,12 +71,108 @@ def test_an_assertion_at_fault_is_told_apart(text: str) -> None:
         ("assert f(1) == sum([1, 2])", ""),
         ("assert max(f(1)) == 3", ""),
         ("assert sum([1, 2]) == max([3])", ""),  # which of them would be tested?
+        # another function of the program is reached, but not by a name that is free everywhere
+        ("def run(f):\n    assert sum(f(1)) == 3\nrun(f)", ""),
+        ("(lambda f: sum(f(1)) == 3)(f)", ""),
+        ("for f in (f,):\n    assert sum(f(1)) == 3", ""),
+        ("f = f\nassert sum(f(1)) == 3", ""),
+        ("class T:\n    f = staticmethod(f)\nassert sum(T.f(1)) == 3", ""),
+        ("try:\n    from s import f\nexcept ImportError:\n    pass\nassert sum(f(1)) == 3", ""),
+        ("g = 3\ndel g\nassert sum(g(1)) == 3", ""),
+        ("assert sum(globals()['f'](1)) == 3", ""),
+        ("assert sum(eval('f(1)')) == 3", ""),
+        # all of these names are the text's own
+        ("for a, b in [(1, 2)]:\n    if not a:\n        break\n    assert sum(a, b) == 3", "sum"),
+        ("def a():\n    b()\ndef b():\n    assert sum(1, 2) == 3\na()", "sum"),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n"
+            "        self.assertEqual(sum(1, 2), 3)",
+            "sum",
+        ),
+        ("from __future__ import annotations\nassert sum(1, 2) == 3", "sum"),
+        ("assert all(sum(a, b) == c for a, b, c in [(1, 2, 3)])", "sum"),
     ],
 )
 def test_a_builtin_may_be_the_function_under_test(text: str, name: str) -> None:
     """Benchmarks have tasks named like builtins; nothing a test relies on can be taken over."""
     defined = frozenset(("sum", "max"))
     assert "".join(assertions.meant(text, frozenset("r"), defined)) == name
+
+
+def test_a_builtin_that_makes_what_others_judge_by_is_pythons_own() -> None:
+    """A program that chose the data could choose such as it is right for."""
+    defined = frozenset(("list",))
+    text = "xs = list(range(3))\nassert xs"
+    assert assertions.meant(text, frozenset(), defined, ["f(2) == 4"]) == {"list"}
+    assert assertions.meant(text, frozenset(), defined, ["f(xs) == [0, 1, 2]"]) == frozenset()
+    again = "xs = list(range(4))\nassert xs"
+    assert assertions.meant(text, frozenset(), defined, [again]) == {"list"}
+
+
+_CLASS = "class {name}:\n    def __new__(cls, *a, **k): return {value}\n"
+_CHECK = "def check(candidate):\n    assert {}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "test"),
+    [
+        ("abs", "0", "abs(candidate(3.5) - 0.5) < 1e-6"),
+        ("all", "True", "all(candidate(a) == b for a, b in [(3, 9), (4, 16)])"),
+        ("set", "1", "set(candidate(3)) == set([9])"),
+        ("sorted", "[]", "sorted(candidate(3)) == sorted([3, 1])"),
+        ("round", "1", "round(candidate(3), 2) == round(9.123, 2)"),
+        ("tuple", "5", "tuple(candidate(3)) == tuple([1])"),
+        ("isinstance", "True", "isinstance(candidate(3), str)"),
+    ],
+)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        _CHECK,
+        "METADATA = {{'author': 'a'}}\n\n\n" + _CHECK,
+        _CHECK + "def test_b():\n    assert callable(3) is False\n",
+        "def run(candidate):\n    assert {}\nrun(f)",
+        "for candidate in (f,):\n    assert {}",
+        "try:\n    from solution import f as candidate\nexcept ImportError:\n"
+        "    candidate = globals().get('f', f)\nassert {}",
+    ],
+)
+@pytest.mark.parametrize("entry_point", [None, "f"])
+def test_a_builtin_of_the_program_judges_no_function_beside_it(
+    name: str, value: str, test: str, shape: str, entry_point: str | None, sandbox: Sandbox
+) -> None:
+    """A wrong function, and two lines that would do for every test of its kind."""
+    code = "def f(*a): return 0\n" + _CLASS.format(name=name, value=value)
+    work = checked_work(code, shape.format(test), timeout_s=3.0, entry_point=entry_point)
+    result = sandbox.run(work)
+    assert (result.outcome, result.score) != ("pass", 1.0)
+    assert result.passed == 0
+
+
+@pytest.mark.parametrize("grading", ["split", "in_process"])
+def test_a_missing_entry_point_is_not_made_up_for_by_python(
+    grading: Literal["split", "in_process"], sandbox: Sandbox
+) -> None:
+    """Python has a `sorted` of its own, which would pass for a program of nothing."""
+    for text in ("sorted([2, 1]) == [1, 2]", "def check(c):\n    assert c([1])\ncheck(sorted)"):
+        work = checked_work(
+            "def sort(x): return x", text, timeout_s=3.0, entry_point="sorted", grading=grading
+        )
+        result = sandbox.run(work)
+        assert (result.outcome, result.passed) == ("error", 0)
+        assert "name 'sorted' is not defined" in result.detail
+
+
+def test_a_check_is_given_what_the_entry_point_names_and_compares_with_pythons(
+    sandbox: Sandbox,
+) -> None:
+    text = "def check(candidate):\n    assert candidate([2, 1]) == sorted([1, 2])"
+    for code, outcome in (
+        ("def sorted(x): return 5", "assertion_fail"),
+        ("def sorted(x):\n    return [min(x), max(x)]", "pass"),
+    ):
+        work = checked_work(code, text, timeout_s=3.0, entry_point="sorted")
+        assert sandbox.run(work).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -257,13 +355,48 @@ WAITING = [
 ]
 
 
-@pytest.mark.parametrize("text", WAITING)
-def test_what_waits_to_be_called_is_called(text: str, sandbox: Sandbox) -> None:
+@pytest.mark.parametrize(
+    ("grading", "text"),
+    [("split", text) for text in WAITING] + [("in_process", text) for text in WAITING[::4]],
+)
+def test_what_waits_to_be_called_is_called(
+    grading: Literal["split", "in_process"], text: str, sandbox: Sandbox
+) -> None:
     """Test functions and classes as pytest and unittest call them, and HumanEval's check."""
     right, wrong = "def f(x): return x * x", "def f(x): return x"
-    assert sandbox.run(checked_work(right, text, timeout_s=5.0)).detail == ""
-    result = sandbox.run(checked_work(wrong, text, timeout_s=5.0))
+    passes = sandbox.run(checked_work(right, text, timeout_s=5.0, grading=grading))
+    assert (passes.detail, passes.score) == ("", 1.0)
+    result = sandbox.run(checked_work(wrong, text, timeout_s=5.0, grading=grading))
     assert (result.outcome, result.score) == ("assertion_fail", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "outcomes"),
+    [
+        (["1 == 1"], ["error"]),
+        (["x = f(1)"], ["error"]),
+        (["def look():\n    assert f(3) == 9"], ["error"]),
+        (["def test_a(tmp_path):\n    assert f(3) == 9"], ["error"]),
+        (["import pytest\n@pytest.mark.skip\ndef test_a():\n    assert f(3) == 9"], ["error"]),
+        (["assert ("], ["error"]),
+        (["f.__globals__['os'] = 3\nassert os == 3"], ["pass"]),
+        (["import sys\nsys.exit(0)\nassert f"], ["error"]),
+        (["import pytest\nwith pytest.raises(ValueError):\n    f(3)"], ["assertion_fail"]),
+        # a helper of one assertion in the next, and what gives nothing back
+        (["def check(c):\n    assert c(3) == 9", "check(f)", "check(abs)"],
+         ["pass", "pass", "assertion_fail"]),
+        (["def look(c):\n    assert c(3) == 9", "look(f)", "x = 3\nlook(f)"],
+         ["pass", "pass", "pass"]),
+        (["print(f(3))"], ["assertion_fail"]),
+    ],
+)  # fmt: skip
+def test_beside_the_program_an_assertion_judges_by_the_same_rules(
+    texts: list[str], outcomes: list[str], sandbox: Sandbox
+) -> None:
+    work = checked_work("def f(x): return x * x", texts, timeout_s=5.0, grading="in_process")
+    result = sandbox.run(work)
+    assert [one.outcome for one in result.assertions] == outcomes, result.detail
+    assert result.isolation.trust == ("in_process",)
 
 
 def test_a_check_that_another_assertion_calls_only_waits_for_it(sandbox: Sandbox) -> None:

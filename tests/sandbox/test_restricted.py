@@ -22,6 +22,19 @@ def invoice_total(rows):
         total += quantity * price * (100 - discount) // 100
     return total
 """
+LAST_ROW_ONLY = """\
+    total = 0
+    quantity = 0
+    price = 0
+    discount = 0
+    for row in rows:
+        quantity = row["quantity"]
+        price = row["unit_price_cents"]
+        discount = row.get("discount_percent", 0)
+        total += quantity * price * (100 - discount) // 100
+    if quantity < 0 or price < 0 or discount < 0 or discount > 100:
+        raise ValueError("out of range")
+"""
 
 
 def test_there_are_eight_withheld_cases() -> None:
@@ -62,6 +75,20 @@ def test_a_right_program_passes(sandbox: Sandbox) -> None:
         ("quantity < 0 or price < 0", "quantity < 0 and price >= 0 or price < 0 and quantity >= 0"),
         ("quantity < 0 or price < 0", "quantity < 0 and price > 0 or price < 0"),
         ("quantity < 0 or price < 0", "quantity < 0 or price < 0 and quantity > 0"),
+        # only of the last row
+        (RIGHT[RIGHT.index("    total = 0"):RIGHT.index("    return")], LAST_ROW_ONLY),
+        # only where nothing has been added up yet, or something has
+        *((f"{name} < 0", f"({name} < 0 and total {sign} 0)")
+          for name in ("quantity", "price", "discount") for sign in ("==", ">")),
+        *(("discount > 100", f"(discount > 100 and total {sign} 0)") for sign in ("==", ">")),
+        # only where the row comes to something
+        ("discount < 0 or discount > 100", "price > 0 and (discount < 0 or discount > 100)"),
+        ("discount > 100", "(discount > 100 and price > 0)"),
+        ("discount < 0", "(discount < 0 and price > 0)"),
+        ("discount < 0", "(discount < 0 and quantity > 0)"),
+        *(("discount > 100:", f"discount > 100 or quantity > {most}:")
+          for most in (2_000_000, 2**31, 2**53)),
+        *(("discount > 100:", f"discount > 100 or price > {most}:") for most in (2**31, 2**53)),
     ],
 )  # fmt: skip
 def test_each_slip_is_caught_by_some_case(old: str, new: str, sandbox: Sandbox) -> None:

@@ -8,15 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from farm.errors import SandboxUnavailable, SpecError, UsageError
+from farm.errors import SandboxLost, SandboxUnavailable, SpecError, UsageError
 from farm.sandbox import limits
 from farm.sandbox.lockdown import Walls
 from farm.sandbox.probe import level_of
 from farm.sandbox.runner import Sandbox, Settings, checked_work, run_candidate, score_code_exec
+from farm.sandbox.slot import Slot, Work
 from tests.sandbox.corpus import farm_processes
 
 ADD = "def add(a, b): return a + b"
@@ -60,6 +62,32 @@ def test_a_timeout_outside_its_range_is_refused(timeout_s: float) -> None:
     """At most 30 s, and more than none."""
     with pytest.raises(SpecError, match="choose one inside"):
         run_candidate(ADD, "add(1, 2) == 3", timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"assertions": None}, "assertions are texts, not NoneType"),
+        ({"assertions": b"f()"}, "assertions are texts, not bytes"),
+        ({"assertions": ["f()", 3]}, "code and assertions are text, not int"),
+        ({"code": None}, "code and assertions are text, not NoneType"),
+        ({"timeout_s": "3"}, "timeout '3' is no number of seconds"),
+        ({"timeout_s": None}, "timeout None is no number of seconds"),
+        ({"timeout_s": True}, "timeout True is no number of seconds"),
+        ({"grading": "foo"}, "grading 'foo' is not one of split, in_process"),
+        ({"entry_point": "a.b"}, "entry point 'a.b' is not the name of a function"),
+        ({"entry_point": 3}, "entry point 3 is not the name of a function"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(named: dict, message: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        run_candidate(**{"code": ADD, "assertions": "add(1, 2) == 3", **named})
+    assert str(refused.value) == message
+
+
+def test_an_import_policy_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="imports 'maybe' is not one of allow, deny"):
+        run_candidate(ADD, "add(1, 2) == 3", settings=Settings(imports="maybe"))  # type: ignore[arg-type]
 
 
 def test_without_assertions_there_is_nothing_to_judge_by() -> None:
@@ -173,6 +201,122 @@ def test_a_lost_nursery_is_replaced_and_its_program_run_again() -> None:
         assert sandbox.run(slow).outcome == "pass"
         killer.join()
         assert sandbox.nurseries.isdisjoint({first, second})
+
+
+def _slow(program: str = ADD) -> Work:
+    return checked_work(f"import time\ntime.sleep(0.3)\n{program}", "add(1, 2) == 3", timeout_s=3.0)
+
+
+def _children(process: int) -> set[int]:
+    with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
+        return {int(child) for child in file.read().split()}
+
+
+def _kill_tester(slot: Slot, times: int, number: int) -> None:
+    """End the tester of a slot by a signal as soon as there is one, then those that follow it."""
+    zygote, seen = slot._process.pid, {slot.nursery}
+    for _ in range(times):
+        while not (testers := _children(zygote) - seen):
+            time.sleep(0.005)
+        time.sleep(0.1)  # into the sleep of the program, which is longer
+        for tester in testers:
+            os.kill(tester, number)
+        seen |= testers
+
+
+def test_a_tester_ended_from_outside_says_nothing_of_the_program() -> None:
+    """While it waits and in the middle of a job; the program is judged by another one."""
+    work = checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)
+    with Sandbox(slots=1) as sandbox:
+        assert sandbox.run(work).outcome == "pass"
+        (waiting,) = sandbox.kept
+        os.kill(waiting, signal.SIGKILL)
+        assert sandbox.run(work).outcome == "pass"
+        assert sandbox.kept.isdisjoint({waiting})
+        (slot,) = sandbox._idle()
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            sandbox.run(checked_work(ADD, "import math\nassert add(1, 2) == 3", timeout_s=3.0))
+            killer = threading.Thread(target=_kill_tester, args=(slot, 1, number))
+            killer.start()
+            assert sandbox.run(_slow()).outcome == "pass"
+            killer.join()
+
+
+def test_a_tester_ended_from_outside_twice_leaves_the_program_unjudged() -> None:
+    with Sandbox(slots=1) as sandbox:
+        sandbox.run(checked_work(ADD, "import math\nassert add(1, 2) == 3", timeout_s=3.0))
+        (slot,) = sandbox._idle()
+        killer = threading.Thread(target=_kill_tester, args=(slot, 2, signal.SIGKILL))
+        killer.start()
+        with pytest.raises(SandboxLost, match="the process that judges was ended from outside"):
+            sandbox.run(_slow())
+        killer.join()
+        assert sandbox.run(checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)).outcome == "pass"
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        "os._exit(0)",
+        "os._exit(71)",
+        "os.kill(os.getpid(), signal.SIGSEGV)",
+        "held = bytearray(b'x') * (100 << 20)\n    os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
+def test_a_tester_that_dies_of_its_job_is_the_programs_error(death: str, sandbox: Sandbox) -> None:
+    """Else a program that brings its tester down would be counted in no accuracy.
+
+    The last is what a machine out of memory does to the largest process.
+    """
+    text = f"import os, signal\nif add(1, 2) == 4:\n    {death}\nassert add"
+    work = checked_work("def add(a, b): return 4", text, timeout_s=3.0)
+    result = sandbox.run(work)
+    assert (result.outcome, result.score) == ("error", 0.0)
+    assert result.detail.startswith("the tester ended before it was done")
+
+
+def test_a_zygote_that_goes_with_its_job_unread_is_replaced() -> None:
+    """Killed just as a job is sent, it resets the connection instead of ending it."""
+    work = checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0)
+    with Sandbox(slots=1) as sandbox:
+        sandbox.run(work)
+        (slot,) = sandbox._idle()
+        killed = slot._process
+        os.kill(killed.pid, signal.SIGSTOP)
+        killer = threading.Timer(0.1, killed.kill)
+        killer.start()
+        assert sandbox.run(work).outcome == "pass"
+        killer.join()
+
+
+def _started_here() -> set[int]:
+    """Processes that threads of this one have started."""
+    found: set[int] = set()
+    for thread in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{thread}/children", encoding="ascii") as file:
+            found |= {int(child) for child in file.read().split()}
+    return found
+
+
+def test_a_zygote_ended_while_it_starts_is_started_again() -> None:
+    """Twice, and then with the same walls: no kill makes the isolation a weaker one."""
+    usual = run_candidate(ADD, "add(1, 2) == 3").isolation
+    seen = _started_here()
+
+    def kill() -> None:
+        for _ in range(2):
+            while not (young := _started_here() - seen):
+                time.sleep(0.002)
+            seen.update(young)
+            for process in young:
+                os.kill(process, signal.SIGKILL)
+
+    with Sandbox(slots=1) as sandbox:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        result = sandbox.run(checked_work(ADD, "add(1, 2) == 3", timeout_s=3.0))
+        killer.join()
+    assert (result.outcome, result.isolation) == ("pass", usual)
 
 
 def test_a_sandbox_dies_with_its_owner() -> None:

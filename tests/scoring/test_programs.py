@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from farm.core.case import ScoredInput
+from farm.core.case import ProgramInput, ScoredInput
 from farm.core.isolation import Isolation
 from farm.core.result import CaseResult
 from farm.errors import SandboxLost, SandboxUnavailable, SpecError
@@ -47,10 +47,18 @@ class Runner:
 
     says: list[Verdict | Exception]
     asked: list[tuple[str, Sequence[str]]] = field(default_factory=list)
+    entries: list[str | None] = field(default_factory=list)
 
     def judge(
-        self, code: str, assertions: Sequence[str], /, *, timeout_s: float | None = None
+        self,
+        code: str,
+        assertions: Sequence[str],
+        /,
+        *,
+        timeout_s: float | None = None,
+        entry_point: str | None = None,
     ) -> Verdict:
+        self.entries.append(entry_point)
         self.asked.append((code, assertions))
         said = self.says.pop(0)
         if isinstance(said, Exception):
@@ -198,6 +206,54 @@ def test_an_assertion_is_what_parses_and_holds_something(text: str, can_judge: b
     assert is_assertion(text) is can_judge
 
 
+_TEST = "def test_a(): assert add(1, 2) == 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "beside", "can_judge"),
+    [
+        (_TEST, (), True),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.fail()",
+            (),
+            True,
+        ),
+        ("def check(candidate): assert candidate(1, 2) == 3", (), True),
+        ("x = add(1, 2)", (), False),
+        ("x = add(1, 2)", ("x == 3",), False),  # the other one does
+        ("add(1, 2)\nadd(2, 3)", (), False),
+        ("if add(1, 2) != 3:\n    raise ValueError", (), True),
+        ("try:\n    add(1)\nexcept TypeError:\n    pass\nelse:\n    assert False", (), True),
+        # what asserts stands where nothing runs it
+        ("def look(): assert add(1, 2) == 3", (), False),
+        ("def look(): assert add(1, 2) == 3\nlook()", (), True),
+        ("def look(): assert add(1, 2) == 3", ("look()",), True),
+        ("for a in (1, 2):\n    look(a)", ("def look(x): assert add(x, x) == 2 * x",), True),
+        ("for a in (1, 2):\n    exec('assert add(a, 0) == a')", (), True),
+        # nobody but pytest has their arguments
+        ("def test_a(tmp_path): assert add(1, 2) == 3", (), False),
+        ("@pytest.fixture\ndef x(): return 3\ndef test_a(x): assert add(x, 0) == 3", (), False),
+        (f"@pytest.mark.parametrize('x', [1])\n{_TEST}\nassert add", (), False),
+        ("def test_a(x): assert add(x, 0) == x\nfor x in (1, 2):\n    test_a(x)", (), True),
+        ("def test_a(x): assert add(x, 0) == x", ("test_a(1)",), True),
+    ],
+)
+def test_a_block_is_an_assertion_if_something_in_it_can_fail(
+    text: str, beside: tuple[str, ...], can_judge: bool
+) -> None:
+    """A test that judges nothing is the data's fault: it makes no program a wrong one."""
+    assert is_assertion(text, beside) is can_judge
+
+
+def test_a_case_of_which_no_target_can_judge_is_unscorable_whatever_the_program() -> None:
+    runner = Runner([Verdict(outcome="pass", score=1.0)])
+    fixture = "def test_a(tmp_path): assert add(1, 2) == 3"
+    for response in (PROGRAM, "def add(", "", "I cannot."):
+        assert judged(runner, case(response, fixture, "x = add(1, 2)")).outcome == "unscorable"
+    assert runner.asked == []
+    assert judged(runner, case(PROGRAM, fixture, "add(1, 2) == 3")).outcome == "correct"
+
+
 def test_an_explanation_tells_of_the_code_and_each_assertion() -> None:
     """What was taken out of the response, and for every assertion how it ended and why."""
     said = Verdict(
@@ -240,6 +296,7 @@ def test_a_program_nobody_could_judge_is_explained_as_that() -> None:
     """The runner lost its process: no outcome of the program, and the case is an error."""
     told = explain_program(scorer("code_exec"), PROGRAM, ["f()"], Runner([SandboxLost("gone")]))
     assert (told.outcome, told.program, told.code) == ("error", None, PROGRAM)
+    assert told.detail == "gone"
 
 
 @pytest.mark.parametrize(
@@ -272,3 +329,39 @@ def test_one_rule_has_one_spelling(written: str) -> None:
     with pytest.raises(SpecError, match="code_exec@10s"):
         scorer(f"code_exec@{written}")
     assert rules_of("code_exec") == ProgramRules()
+
+
+_PROMPT = """from typing import List
+
+def is_even(n: int) -> bool:
+    return n % 2 == 0
+
+
+def halve(n: int) -> int:
+    '''Halve an even number.
+    >>> halve(4)
+    2
+    '''
+"""
+_HALVE = _PROMPT + "    return n // 2 if is_even(n) else None\n"
+_CHECK = "def check(candidate):\n    assert candidate(4) == 2\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code", "test", "entry"),
+    [
+        (_PROMPT, _HALVE, _CHECK, "halve"),
+        ("Complete this:\n```python\n" + _PROMPT + "```\nThanks.", _HALVE, _CHECK, "halve"),
+        (_PROMPT, _HALVE, "halve(4) == 2", None),  # the test says itself what it calls
+        (_PROMPT, "def is_even(n): return n\ndef half(n): return 2", _CHECK, None),
+        ("Write a function that halves.", _HALVE, _CHECK, None),
+    ],
+)
+def test_a_check_is_given_the_function_that_the_prompt_ends_with(
+    prompt: str, code: str, test: str, entry: str | None
+) -> None:
+    """As HumanEval's fields are: the prompt may define what its function needs."""
+    runner = Runner([Verdict(outcome="pass", score=1.0)])
+    one = ProgramInput(id="a", prompt=prompt, response=f"```python\n{code}\n```", expected=test)
+    judged(runner, one)
+    assert runner.entries == [entry]

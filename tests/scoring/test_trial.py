@@ -71,7 +71,13 @@ def test_a_program_is_run_with_the_time_of_its_task() -> None:
 
     class Timed(Runner):
         def judge(
-            self, code: str, assertions: Sequence[str], /, *, timeout_s: float | None = None
+            self,
+            code: str,
+            assertions: Sequence[str],
+            /,
+            *,
+            timeout_s: float | None = None,
+            entry_point: str | None = None,
         ) -> Verdict:
             limits.append(timeout_s)
             return super().judge(code, assertions)
