@@ -172,7 +172,7 @@ class Session:
         self.trust.add("remote_eq" if operation == "eq" else "remote_order")
         return bool(self.operate(operation, left, right))
 
-    def contains(self, holder: Remote, value: Any) -> bool | None:
+    def contains(self, holder: Any, value: Any) -> bool | None:
         """Ask an object whose class the assertions name and has its own answer; None for others.
 
         It is asked for values of another kind that nobody put in as well, in no order it could
@@ -195,7 +195,7 @@ class Session:
         self.trust.add("remote_contains")
         return answer
 
-    def _claims(self, holder: Remote, value: Any, *, believe: bool) -> bool:
+    def _claims(self, holder: Any, value: Any, *, believe: bool) -> bool:
         """Ask for one value; of one that it cannot even be asked for it claims nothing."""
         try:
             return bool(self.operate("contains", holder, value))
@@ -342,7 +342,7 @@ class Session:
             raise PeerBroke("a value of a subclass carries no plain value")
         if (kind, base) not in self._value_classes:
             name, has, _ = self._classes[kind]
-            self._value_classes[kind, base] = value_class(self, name, base, has)
+            self._value_classes[kind, base] = value_class(self, name, base, has, kind=kind)
         made = self._value_classes[kind, base](value)
         object.__setattr__(made, "_farm_number", number)
         return made

@@ -154,6 +154,23 @@ def write(f):
     f.write("x")
     print("y", file=f)
 """
+_VALUES = """
+class Ring(tuple):
+    def __getitem__(self, i):
+        if isinstance(i, int): return tuple.__getitem__(self, i % len(self))
+        return Ring(tuple.__getitem__(self, i))
+    def __iter__(self): return iter(tuple.__getitem__(self, slice(None))[::-1])
+    def __contains__(self, x): return x == 99
+class Words(str):
+    def __len__(self): return 7
+    def __iter__(self): return iter(str(self).split())
+    def __bool__(self): return False
+class M(int):
+    def __abs__(self): return M(int(self) + 100)
+    def __neg__(self): return M(5)
+    def __round__(self, n=0): return 9
+    def __bool__(self): return True
+"""
 
 # name: (program, assertions, what the verdict may say it took on trust)
 CASES: dict[str, tuple[str, list[str], set[str]]] = {
@@ -379,6 +396,27 @@ CASES: dict[str, tuple[str, list[str], set[str]]] = {
         ],
         set(),
     ),
+    "values of a plain type with methods of their own": (
+        _VALUES,
+        [
+            "assert Ring((1, 2, 3))[4] == 2 and list(Ring((1, 2, 3))) == [3, 2, 1]",
+            "assert Ring((1, 2, 3))[0:2] == (1, 2) and [*Ring((1, 2))] == [2, 1]",
+            "a, b = Ring((1, 2))\nassert (a, b) == (2, 1) and sum(Ring((1, 2))) == 3",
+            "assert 99 in Ring((1, 2)) and 1 not in Ring((1, 2))",
+            "assert len(Words('a b')) == 7 and list(Words('a b')) == ['a', 'b'] and not Words('a')",
+            "assert M(3) == 3 and abs(M(3)) == 103 and -M(3) == 5 and round(M(3)) == 9 and bool(M(0))",
+        ],
+        {"remote_contains"},
+    ),
+    "numbers wider than Python's": (
+        "import numpy as np\ndef f(): return np.longdouble('1.1')\n"
+        "def g(): return np.array([1, 2], dtype=np.longdouble)\ndef h(): return np.clongdouble(2)",
+        [
+            "import numpy as np\nassert f() == np.longdouble('1.1') and type(f()) is np.longdouble",
+            "assert (g() == [1, 2]).all() and g().dtype == np.longdouble and h() is not None",
+        ],
+        set(),
+    ),
 }
 
 
@@ -527,3 +565,12 @@ def send(m):
     )
     result = sandbox.run(checked_work(code, assertions, timeout_s=5.0))
     assert [one.outcome for one in result.assertions] == ["assertion_fail"] * 4
+
+
+def test_a_value_that_claims_to_contain_anything_contains_nothing_asked(sandbox: Sandbox) -> None:
+    """Named by the tests it is asked, among what nobody put in; else what is in it counts."""
+    code = "class R(tuple):\n    def __contains__(self, x): return True\ndef f(): return R((1, 2))"
+    named = sandbox.run(checked_work(code, ["5 in R((1, 2))"], timeout_s=5.0))
+    unnamed = sandbox.run(checked_work(code, ["5 in f()", "1 in f()"], timeout_s=5.0))
+    assert named.outcome == "error"
+    assert [one.outcome for one in unnamed.assertions] == ["assertion_fail", "pass"]
