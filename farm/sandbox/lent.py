@@ -159,7 +159,7 @@ def _leave(self: Foreign, kind: object, error: BaseException | None, trace: obje
 
 
 class Stream:
-    """An iterator of the tests that may have no end.
+    """An iterator of the tests, which may have no end.
 
     The first parts are fetched one by one, as the program needs them; later ones ahead of that.
     """

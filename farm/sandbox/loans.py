@@ -1,8 +1,8 @@
 """What the tests lend the program, on their side: a number for each thing, and what it may ask.
 
 The program sees of a function that it can be called, of an object its public attributes, of an
-exception's class its name and ancestors. What it asks for runs the tests' own code, with data of
-the program's, and nothing else: `lent` is the other side.
+exception's class its name and ancestors. What it asks for (see `wishes`) runs the tests' own code,
+with data of the program's, and nothing else: `lent` and `borrowed` are the other side.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Loans:
         key: object = id(value)
         if type(value) is types.MethodType:  # made anew each time it is asked for
             key = (id(value.__self__), id(value.__func__))
+        elif type(value) is types.BuiltinMethodType:  # likewise
+            key = (id(value.__self__), value.__name__)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._things)
@@ -83,7 +85,7 @@ class Loans:
             return {"t": "pattern", "v": self._traffic.pack(value.pattern), "flags": value.flags}
         if rare.is_a_path(type(value)):
             return rare.packed_path(value)
-        if hasattr(type(value), "__next__") and _length(value) is None:
+        if hasattr(type(value), "__next__"):
             return {"t": "stream", "v": self.number_of(value)}
         return {"t": "iterator", "v": [self._traffic.pack(part) for part in value]}
 
@@ -160,14 +162,6 @@ class Loans:
                 "own": self.number_of(error),
                 "text": said(error),
             }
-
-
-def _length(iterator: Any) -> int | None:
-    """Return how much is left of an iterator that knows, None for others."""
-    try:
-        return iterator.__length_hint__()  # type: ignore[no-any-return]
-    except (AttributeError, TypeError):
-        return None
 
 
 def _has_methods(kind: type) -> bool:
