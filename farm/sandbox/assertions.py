@@ -29,11 +29,13 @@ from farm.scoring.syntax import free_names
 # What an assertion writes as type(x) or x.__class__ is asked of the program when x is one of
 # its objects.
 KIND_OF = "__kind_of__"
+FILE = "<assertion>"  # where a traceback says that an assertion stands
 BUILTINS = frozenset(vars(builtins))
 # Of these names a text alone does not tell what they reach.
 _REACHING = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__"))
 # A long text that begins like a statement and plainly runs an assert needs no closer look.
 _LONG = 200
+_LONGEST_LINE = 200
 _PLAINLY_A_BLOCK = re.compile(r"\s*(?:(?:def|class|import|from|assert)\b|[A-Za-z_]\w*\s*=[^=])")
 _ASSERT_LINE = re.compile(r"^\s*assert\b", re.MULTILINE)
 _RUNS_ASSERT = re.compile(r"^assert\b", re.MULTILINE)
@@ -112,9 +114,9 @@ def read(text: str, *, marked: bool = False) -> Assertion:
     only = tree.body[0] if len(tree.body) == 1 else None
     try:
         if isinstance(only, ast.Expr):
-            code = compile(ast.Expression(only.value), "<assertion>", "eval")
+            code = _compiled(ast.Expression(only.value), "eval")
         else:
-            code = compile(tree, "<assertion>", "exec")
+            code = _compiled(tree, "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not compile: {error}") from error
     return Assertion(code, isinstance(only, ast.Expr), calls, free, block)
@@ -122,12 +124,18 @@ def read(text: str, *, marked: bool = False) -> Assertion:
 
 def _parsed(text: str) -> ast.Module:
     try:
-        tree = ast.parse(text.strip(), "<assertion>")
+        tree = ast.parse(text.strip(), FILE)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not parse: {error}") from error
     if not tree.body:
         raise BadAssertion("the assertion is empty")
     return tree
+
+
+def _compiled(source: str | ast.Module | ast.Expression, mode: str) -> CodeType:
+    # what this file imports from `__future__` is not the tests' doing
+    code: CodeType = compile(source, FILE, mode, dont_inherit=True)
+    return code
 
 
 def _plainly_runs_an_assert(text: str) -> bool:
@@ -143,7 +151,7 @@ def _plainly_runs_an_assert(text: str) -> bool:
 def _read_block(text: str) -> Assertion:
     """Compile a long block without looking at its tree, which would take twice the time."""
     try:
-        code = compile(text.strip(), "<assertion>", "exec")
+        code = _compiled(text.strip(), "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadAssertion(f"the assertion does not compile: {error}") from error
     names = named_by(code)
@@ -166,6 +174,25 @@ def _inner(code: CodeType) -> Iterator[CodeType]:
         if isinstance(part, CodeType):
             yield part
             yield from _inner(part)
+
+
+def where_failed(text: str, code: CodeType, error: BaseException) -> str:
+    """Return the line of an assertion that an error left it by, or "" where that is not told.
+
+    `code` is what the text was compiled to; functions of other assertions are not looked into.
+    """
+    mine = {code, *_inner(code)}
+    number = 0
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code in mine:
+            number = step.tb_lineno
+        step = step.tb_next
+    lines = text.strip().splitlines()
+    if not 0 < number <= len(lines):
+        return ""
+    before = text[: len(text) - len(text.lstrip())].count("\n")
+    return f"line {before + number}: {lines[number - 1].strip()[:_LONGEST_LINE]}"
 
 
 def meant(

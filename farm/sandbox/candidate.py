@@ -7,6 +7,7 @@ of it guards the verdict, which the tester alone gives.
 
 from __future__ import annotations
 
+import _thread
 import ast
 import builtins
 import contextlib
@@ -14,16 +15,19 @@ import copy
 import io
 import operator
 import sys
+import time
 import types
 from collections.abc import Callable
 from typing import Any
 
-from farm.sandbox import described, imports, values
+from farm.sandbox import described, imports, lent, rare, values
 from farm.sandbox.beside import Beside
+from farm.sandbox.borrowed import LENDING, Borrowed
 from farm.sandbox.frames import Line, Message, PeerBroke
 from farm.sandbox.known import is_pure
-from farm.sandbox.lent import Callback, Foreign
+from farm.sandbox.lent import LENT, LENT_CLASS
 from farm.sandbox.plain import Json, Traffic
+from farm.sandbox.raised import more_of
 
 NAME = imports.PROGRAM
 # Operators a tester may ask for; taken here, before a program can replace its builtins.
@@ -47,8 +51,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "anext": lambda value: value.__anext__(),
 }  # fmt: skip
 _BUILTIN_OBJECTS = {id(value): name for name, value in vars(builtins).items()}
+_TURN_S = 0.0005
+_sleep = time.sleep
 _MOST_PROMISED = 32
-_LENT = "_farm_number"  # on an exception of the tests that passes through the program
 _NAMED = (types.FunctionType, type)
 
 
@@ -73,18 +78,23 @@ class Candidate:
         self._classes: list[type] = []
         self._class_numbers: dict[int, int] = {}
         self._told: list[Json] = []
+        self._borrowed = Borrowed(self, self._traffic, self._adopt)
         self._module = types.ModuleType(NAME)
         self._code: types.CodeType | None = None
         self._event_loop: Any = None
         self._beside: Beside | None = None
         self._promised: dict[str, Any] = {}
         self._stdout = sys.stdout
+        # Held by the thread that talks with the tester; while it runs the program, nobody does.
+        self._line_free = _thread.RLock()
+        self._begun = 0  # requests that are being answered, each in the middle of the one before
         # the interpreter's own: what a program puts in their place keeps what it likes
         self._flushes = [stream.flush for stream in (sys.__stdout__, sys.__stderr__) if stream]
 
     def serve(self, source: int, target: int) -> None:
         """Answer until the pipe closes; always inside a `try` that ends the process."""
         self._line = Line(source, target)
+        self._line_free.acquire()
         self._reply({"ready": True})
         self._answer_until_return()
 
@@ -123,6 +133,21 @@ class Candidate:
                 reply["printed"] = printed.getvalue()
             self._reply(reply)
 
+    def _run(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """Run the program, whose other threads may meanwhile ask for things of the tests."""
+        self._begun += 1
+        level = self._begun
+        self._line_free.release()
+        try:
+            return function(*arguments, **named)
+        finally:
+            self._line_free.acquire()
+            while self._begun > level:  # what another thread was asked is answered first
+                self._line_free.release()
+                _sleep(_TURN_S)
+                self._line_free.acquire()
+            self._begun -= 1
+
     def _start_capture(self) -> io.StringIO:
         """Keep what is printed from here on: the tests have put something in place of stdout."""
         self._stdout, sys.stdout = sys.stdout, io.StringIO()
@@ -135,7 +160,7 @@ class Candidate:
             return {"v": None}
         if do == "execute":
             sys.modules[NAME] = self._module
-            exec(self._code, vars(self._module))  # type: ignore[arg-type]  # noqa: S102
+            self._run(exec, self._code, vars(self._module))
             return {"v": None, "names": self._promise()}
         if do == "name":
             scope = vars(self._module)
@@ -144,14 +169,14 @@ class Candidate:
             return {"v": self._traffic.pack(scope[message["name"]])}
         if do == "judge":
             self._beside = self._beside or Beside(vars(self._module))
-            return {"v": self._beside.judge(message)}
+            return {"v": self._run(self._beside.judge, message)}
         arguments = [self._traffic.unpack(part) for part in message["a"]]
         named = {key: self._traffic.unpack(part) for key, part in message.get("k", {}).items()}
         if do == "plain":
             return {"v": self._traffic.pack(described.plain_part(arguments[0]))}
         if do == "await":
-            return {"v": self._traffic.pack(self._wait_for(arguments[0]))}
-        return {"v": self._traffic.pack(OPERATIONS[do](*arguments, **named))}
+            return {"v": self._traffic.pack(self._run(self._wait_for, arguments[0]))}
+        return {"v": self._traffic.pack(self._run(OPERATIONS[do], *arguments, **named))}
 
     def _promise(self) -> Json:
         """Hand over the program's functions and classes by name, before they are asked for.
@@ -215,8 +240,8 @@ class Candidate:
 
     def _export(self, value: Any) -> Json:
         kind = type(value)
-        if kind is Callback or kind is Foreign:
-            return {"t": "own", "v": object.__getattribute__(value, "_number")}
+        if issubclass(kind, lent.THINGS):
+            return self._borrowed.give_back(value, kind)
         builtin = _BUILTIN_OBJECTS.get(id(value))
         if builtin is not None and is_pure(builtin):
             return {"t": "builtin", "v": builtin}
@@ -227,13 +252,15 @@ class Candidate:
             kind = kind if described.judges_instances(kind) else described.Subscriptable
         reference["c"] = self._class_number(kind)
         if issubclass(kind, type):
+            if LENT_CLASS in vars(value):
+                return {"t": "own", "v": vars(value)[LENT_CLASS]}
             reference["class"] = self._class_number(value)
             if issubclass(value, BaseException):
                 reference["raises"] = self._ancestry(value)
         for base in values.PLAIN:
             if issubclass(kind, base):
                 reference["base"] = self._traffic.pack(described.plain_part(value))
-        if issubclass(kind, described.CONTAINERS):
+        if issubclass(kind, described.CONTAINERS) or rare.is_a_path(kind):
             reference["holds"] = True
         if issubclass(kind, BaseException):
             reference["error"] = self._report_alone(value)
@@ -242,12 +269,15 @@ class Candidate:
     def _ancestry(self, kind: type) -> list[Json]:
         """List an exception's classes, nearest first.
 
-        Names for Python's own; a number, a name and a module for others.
+        Names for Python's own; a number, a name and a module for the program's; the number
+        alone for what the tests have lent.
         """
         line: list[Json] = []
         for parent in type.mro(kind):
             if _BUILTIN_OBJECTS.get(id(parent)) is not None:
                 line.append(parent.__name__)
+            elif LENT_CLASS in vars(parent):
+                line.append([vars(parent)[LENT_CLASS]])
             else:
                 line.append([self._class_number(parent), parent.__name__, str(parent.__module__)])
         return line
@@ -258,18 +288,16 @@ class Candidate:
             return self._objects[body]
         if tag == "class":
             return self._classes[body]
-        if tag == "callback":
-            return Callback(self, body)
-        if tag == "foreign":
-            return Foreign(self, body)
+        if tag in LENDING:
+            return self._borrowed.take(reference)
         if tag in ("builtin", "template"):
             return getattr(builtins if tag == "builtin" else str, body)
-        if tag == "raised":
-            kind, arguments = getattr(builtins, body), self._traffic.unpack(reference["a"])
-            try:
-                return kind(*arguments)
-            except TypeError:  # a class of the tests may take other arguments than its parent
-                return kind.__new__(kind, *arguments)
+        if tag == "pattern":
+            import re  # as the tests have
+
+            return re.compile(self._traffic.unpack(body), reference["flags"])
+        if tag == "library":
+            return getattr(__import__(body, fromlist=["_"]), reference["name"])
         if tag == "module":
             return __import__(body, fromlist=["_"])
         return iter([self._traffic.unpack(part) for part in body])
@@ -299,29 +327,47 @@ class Candidate:
         }
         if not described.is_inherited(kind, "__str__"):
             report["says"] = text
-        more = error.__dict__
-        if more.get("__notes__"):
-            report["notes"] = [str(note) for note in more["__notes__"]]
-        if _LENT in more:
-            report["own"] = more[_LENT]
+        if not described.is_inherited(kind, "__repr__"):
+            report["shows"] = self._shown(error)
+        if more := more_of(error):
+            report["more"] = more
+        mine = error.__dict__
+        if mine.get("__notes__"):
+            report["notes"] = [str(note) for note in mine["__notes__"]]
+        if LENT in mine:
+            report["own"] = mine[LENT]
         return report
 
-    def ask(self, request: Message) -> Any:
-        """Ask the tester for something only it has, in the middle of answering it."""
-        self._reply(request)
-        answer: Json = self._answer_until_return()
-        if "raised" in answer:
-            raise self._raised_there(answer)
-        return self._traffic.unpack(answer["v"])
+    def _shown(self, error: BaseException) -> str:
+        try:
+            return repr(error)[:2000]
+        except BaseException:  # noqa: BLE001  # as above
+            return ""
+
+    def ask(self, request: Json) -> Any:
+        """Ask the tester for something only it has, in the middle of answering it.
+
+        `a`, `k` and `v` of the request are values. A thread that asks while nothing is being
+        answered waits until something is.
+        """
+        pack = self._traffic.pack
+        with self._line_free:
+            if "a" in request:
+                request["a"] = [pack(part) for part in request["a"]]
+            if "k" in request:
+                request["k"] = {key: pack(part) for key, part in request["k"].items()}
+            if "v" in request:
+                request["v"] = pack(request["v"])
+            self._reply(request)
+            answer: Json = self._answer_until_return()
+            if "raised" in answer:
+                raise self._raised_there(answer)
+            return self._traffic.unpack(answer["v"])
 
     def _raised_there(self, answer: Json) -> BaseException:
         """Make of what a function of the tests raised what the program can catch."""
         raised = self._traffic.unpack(answer["raised"])
         if isinstance(raised, BaseException):
-            raised.__dict__.setdefault(_LENT, answer["own"])
+            raised.__dict__.setdefault(LENT, answer["own"])
             return raised
         return RuntimeError(answer["text"])
-
-    def pack(self, value: Any) -> Json:
-        """Pack a value for a request of ours."""
-        return self._traffic.pack(value)

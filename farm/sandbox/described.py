@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from farm.sandbox import values
+from farm.sandbox import rare, values
 from farm.sandbox.plain import Json
 
 # Methods a stand-in has only if the object's class has them, so that `callable`, `len` and
@@ -113,4 +113,4 @@ def plain_part(value: Any) -> Any:
             if base is float:
                 return float.__mul__(value, 1.0)  # keeps the sign of zero
             return base(value)
-    return None
+    return rare.pure_path(value) if rare.is_a_path(type(value)) else None

@@ -35,6 +35,9 @@ _KINDS: dict[str, Callable[[], Any]] = {
     "defaultdict": collections.defaultdict,
 }
 _NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items() if isinstance(kind, type)}
+SHARED = (collections.defaultdict, collections.OrderedDict, collections.Counter, *map(type, (
+    [], {}, set(), bytearray(), collections.deque(),
+)))  # fmt: skip
 _IN_PAIRS = frozenset({"dict", "Counter", "OrderedDict", "defaultdict"})
 _EXACT_IN_JSON = 1 << 53
 _LONG = 16
@@ -121,6 +124,10 @@ class Traffic:
             return rare.tagged(kind.__name__, [self.pack(end) for end in ends])
         seldom = rare.pack(value, self.pack)
         return self._export(value) if seldom is None else seldom
+
+    def share(self, container: Any, kind: type) -> Json:
+        """Pack a container of a class that extends one of `SHARED` as that."""
+        return rare.tagged("r", self._share(container, _NAMES[kind]))
 
     def _pack_all(self, parts: list[Any]) -> list[Json]:
         """Pack the contents of a container; long ones of plain JSON go as they are."""

@@ -1,11 +1,12 @@
 """One conversation with one candidate, as the tester leads it.
 
-Turns what the tests do with the program's objects into requests, answers what the program asks
-back, and keeps the record of what a verdict took the program's word for.
+Turns what the tests do with the program's objects into requests, has what the program asks back
+answered (see `loans`), and keeps the record of what a verdict took the program's word for.
 """
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import importlib
 import os
@@ -16,15 +17,15 @@ from typing import Any
 from farm.sandbox.described import TOLD
 from farm.sandbox.frames import Line, Message, PeerBroke, PeerGone, Severed, TooMuch
 from farm.sandbox.known import NO_NAME_OF_ITS_OWN, is_pure, module_meant
+from farm.sandbox.loans import Loans
 from farm.sandbox.plain import Json, Traffic
-from farm.sandbox.raised import Ancestries, RaisedByProgram, rebuilt, said
-from farm.sandbox.standins import Remote, is_a_verdict, stand_in
+from farm.sandbox.raised import Ancestries, RaisedByProgram, rebuilt
+from farm.sandbox.standins import Remote, stand_in
 from farm.sandbox.values import PLAIN, Reference, is_of_the_program, number_of, value_class
 
 _DECOYS = 3
 _LONGEST_NAME = 200
 _MOST_CLASSES = 10_000
-_FORMAT, _FORMAT_MAP = str.format, str.format_map
 # What a message that is not one makes the reading of it raise.
 _MALFORMED = (
     TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError,
@@ -41,19 +42,17 @@ class Session:
     def __init__(self, source: int, target: int) -> None:
         self._line = Line(source, target)
         self._traffic = Traffic(0, export=self._export, adopt=self._adopt)
-        self._functions: list[Any] = []  # kept alive, so that a number means one thing
-        self._function_numbers: dict[int, int] = {}
+        self._turn = _thread.RLock()
+        self._loans = Loans(self._traffic, self._export)
         self._classes: list[tuple[str, frozenset[str], type]] = []
         self._objects: dict[int, Remote] = {}
         self._value_classes: dict[tuple[int, type], type] = {}
         self._values: dict[int, Any] = {}  # values of plain subclasses, kept for identity
-        self._ancestries = Ancestries()
-        self._returned: Any = None
+        self._ancestries = Ancestries(self, self._loans.error_class)
         self._promised: dict[str, Json] = {}
         self.trust: set[str] = set()
         self.borrowed = False  # whether a name of the program became a thing of this process
         self.severed: Severed | None = None  # what ended the conversation, caught or not
-        self.failed: BaseException | None = None  # an assertion of the tests' own, told the program
         self.expects_stop = False  # whether the assertions name StopIteration
         self.named_classes: set[int] = set()
         self._stdout = sys.stdout  # tests that put another in its place want what is printed
@@ -68,7 +67,7 @@ class Session:
                 reply = self.receive()
                 if "ask" not in reply:
                     break
-                self._send(self._answer(reply))
+                self._send(self._loans.answer(reply))
             if "much" in reply:
                 raise TooMuch(str(reply["much"])[:200])
         except Severed as error:
@@ -127,7 +126,12 @@ class Session:
 
     def begin(self, *, expects_stop: bool) -> None:
         """Begin another assertion, which may name StopIteration."""
-        self.failed, self.expects_stop = None, expects_stop
+        self._loans.failed, self.expects_stop = None, expects_stop
+
+    @property
+    def failed(self) -> BaseException | None:
+        """An assertion of the tests' own that failed in what the program called."""
+        return self._loans.failed
 
     def value_of(self, reply: Json, *, may_stop: bool = False) -> Any:
         """Return the value in a reply, or raise what the program raised.
@@ -151,11 +155,13 @@ class Session:
         raise raised
 
     def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
-        """Have the candidate apply one of its `OPERATIONS`."""
-        message: Message = {"do": operation, "a": [self._traffic.pack(part) for part in arguments]}
-        if named:
-            message["k"] = {key: self._traffic.pack(part) for key, part in named.items()}
-        return self.value_of(self.request(message), may_stop=operation in ("next", "anext"))
+        """Have the candidate apply one of its `OPERATIONS`; threads of the tests take turns."""
+        with self._turn:
+            pack = self._traffic.pack
+            message: Message = {"do": operation, "a": [pack(part) for part in arguments]}
+            if named:
+                message["k"] = {key: pack(part) for key, part in named.items()}
+            return self.value_of(self.request(message), may_stop=operation in ("next", "anext"))
 
     def plain(self, value: Remote) -> Any:
         """Fetch the contents of an object whose class extends a plain container."""
@@ -166,7 +172,7 @@ class Session:
         self.trust.add("remote_eq" if operation == "eq" else "remote_order")
         return bool(self.operate(operation, left, right))
 
-    def contains(self, holder: Remote, value: Any) -> bool | None:
+    def contains(self, holder: Any, value: Any) -> bool | None:
         """Ask an object whose class the assertions name and has its own answer; None for others.
 
         It is asked for values of another kind that nobody put in as well, in no order it could
@@ -189,7 +195,7 @@ class Session:
         self.trust.add("remote_contains")
         return answer
 
-    def _claims(self, holder: Remote, value: Any, *, believe: bool) -> bool:
+    def _claims(self, holder: Any, value: Any, *, believe: bool) -> bool:
         """Ask for one value; of one that it cannot even be asked for it claims nothing."""
         try:
             return bool(self.operate("contains", holder, value))
@@ -244,42 +250,6 @@ class Session:
         """Say whether objects of a class have a method."""
         return name in self._classes[number][1]
 
-    # --- what the program asks
-
-    def _answer(self, asked: Json) -> Message:
-        try:
-            owned = self._functions[asked["n"]]
-            if asked["ask"] == "call":
-                arguments = [self._traffic.unpack(part) for part in asked["a"]]
-                named = {key: self._traffic.unpack(part) for key, part in asked["k"].items()}
-                value = owned(*arguments, **named)
-            else:
-                value = self._attribute(owned, asked)
-            self._returned = value  # held until the next message, or the book would drop it
-            return {"do": "return", "v": self._traffic.pack(value)}
-        except Exception as error:  # noqa: BLE001  # a test's function may raise anything
-            self._returned = error
-            if is_a_verdict(error):
-                self.failed = error
-            return {
-                "do": "return",
-                "raised": self._export(error),
-                "own": self._own_number(error),
-                "text": said(error),
-            }
-
-    def _attribute(self, owner: Any, asked: Json) -> Any:
-        """Read or set a public attribute of an object of the tests' own classes, only."""
-        name = asked["name"]
-        if type(name) is not str or name.startswith("_") or not _is_of_the_tests(owner):
-            raise AttributeError("not an attribute the program may see")
-        if asked["ask"] == "set":
-            if callable(getattr(type(owner), name, None)):
-                raise AttributeError("a method of the tests is theirs")
-            setattr(owner, name, self._traffic.unpack(asked["v"]))
-            return None
-        return getattr(owner, name)
-
     # --- references
 
     def _export(self, value: Any) -> Json:
@@ -294,36 +264,15 @@ class Session:
             return {"t": "builtin", "v": name}
         if isinstance(value, types.ModuleType):
             return {"t": "module", "v": name}
-        if isinstance(value, BaseException):
-            return self._exported_exception(value)
-        if _is_of_the_tests(value):
-            return {"t": "foreign", "v": self._own_number(value)}
-        if value is _FORMAT or value is _FORMAT_MAP:
-            # called here, it would read attributes of the tests' own objects for the program
-            return {"t": "template", "v": name}
-        if callable(value):
-            return {"t": "callback", "v": self._own_number(value)}
-        return {"t": "iterator", "v": [self._traffic.pack(part) for part in value]}
-
-    def _exported_exception(self, error: BaseException) -> Json:
-        """Name the program's own object, or the nearest of Python's classes with the arguments."""
-        if isinstance(error, RaisedByProgram) and error._object >= 0:
-            return {"t": "object", "v": error._object}
-        kind = next(one for one in type(error).__mro__ if vars(builtins).get(one.__name__) is one)
-        return {"t": "raised", "v": kind.__name__, "a": self._traffic.pack(error.args)}
-
-    def _own_number(self, value: Any) -> int:
-        number = self._function_numbers.get(id(value))
-        if number is None:
-            number = self._function_numbers[id(value)] = len(self._functions)
-            self._functions.append(value)
-        return number
+        return self._loans.lend(value)
 
     def _adopt(self, reference: Json) -> Any:
         tag, body = reference.get("t"), reference.get("v")
         if type(body) is int and body >= 0:
             if tag == "own":
-                return self._functions[body]
+                return self._loans.thing(body)
+            if tag == "remade":
+                return self._loans.remade(body, self._traffic.unpack(reference["base"]))
             if tag == "object":
                 return self._stand_in_for(body, reference)
         if tag == "builtin" and type(body) is str and is_pure(body):
@@ -358,6 +307,10 @@ class Session:
 
         A class found this way counts as named by the assertions.
         """
+        with self._turn:
+            return self._looked_up(name)
+
+    def _looked_up(self, name: str) -> Any:
         packed = self._promised.get(name)
         if packed is None:
             reply = self.request({"do": "name", "name": name})
@@ -389,7 +342,7 @@ class Session:
             raise PeerBroke("a value of a subclass carries no plain value")
         if (kind, base) not in self._value_classes:
             name, has, _ = self._classes[kind]
-            self._value_classes[kind, base] = value_class(self, name, base, has)
+            self._value_classes[kind, base] = value_class(self, name, base, has, kind=kind)
         made = self._value_classes[kind, base](value)
         object.__setattr__(made, "_farm_number", number)
         return made
@@ -398,14 +351,15 @@ class Session:
 
     def _exception(self, reply: Json) -> BaseException:
         own = reply.get("own")
-        if type(own) is int and isinstance(self._functions[own], BaseException):
-            returned: BaseException = self._functions[own]
+        if type(own) is int and isinstance(self._loans.thing(own), BaseException):
+            returned: BaseException = self._loans.thing(own)
             return returned
         raised = rebuilt(self._ancestries.find(reply["raised"]), reply, self._traffic.unpack)
         if isinstance(raised, RaisedByProgram):
             raised._session = self
             raised._object = reply["object"] if type(reply["object"]) is int else -1
             raised._says = reply["says"] if type(reply.get("says")) is str else None
+            raised._shows = reply["shows"] if type(reply.get("shows")) is str else None
         for note in reply.get("notes", ()):
             raised.add_note(note)
         for key in ("cause", "context"):
@@ -413,8 +367,3 @@ class Session:
                 other = self._exception({**reply[key], "cause": None, "context": None})
                 setattr(raised, f"__{key}__", other)
         return raised
-
-
-def _is_of_the_tests(value: Any) -> bool:
-    """Say whether a value is an object of a class that the assertions themselves define."""
-    return type(value).__module__ == "tests" and not isinstance(value, type)

@@ -11,6 +11,8 @@ import builtins
 import json
 import os
 import re
+import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +26,7 @@ from farm.sandbox.raised import ProgramAssertion
 from farm.sandbox.remote import NotReady, Session
 from farm.sandbox.standins import Remote
 from farm.sandbox.values import is_of_the_program
+from farm.sandbox.wishes import TESTS
 from farm.scoring.blocks import CHECK, RAN, Waiting, waiting
 
 _PYTHONS_OWN = vars(builtins)
@@ -38,7 +41,7 @@ class Names(dict[str, Any]):
     """
 
     def __init__(self, session: Session, program: Program, every: Sequence[str] = ()) -> None:
-        super().__init__(__name__="tests", __builtins__=_Last(self))
+        super().__init__(__name__=TESTS, __builtins__=_Last(self))
         self[assertions.KIND_OF] = session.kind_of
         self.ran: set[str] = set()  # tests that have begun in this assertion
         self[RAN] = self.ran.add
@@ -71,7 +74,7 @@ class Names(dict[str, Any]):
         return {
             name: str(getattr(value, "__name__", ""))
             for name, value in self.items()
-            if not is_of_the_program(value) and getattr(value, "__module__", "") == "tests"
+            if not is_of_the_program(value) and getattr(value, "__module__", "") == TESTS
         }
 
     def settle(self, text: str, one: Assertion, left: Waiting) -> None:
@@ -109,6 +112,23 @@ class Names(dict[str, Any]):
                 raise BadAssertion(assertions.no_one_function(len(listed)))
             name = listed[0]
         return self.session.look_up(name)
+
+
+class _Module(types.ModuleType):
+    """What the classes of the assertions name as theirs: dataclasses look there for types."""
+
+    def __init__(self, names: Names) -> None:
+        super().__init__(TESTS)
+        self._names = names
+
+    @property
+    def __dict__(self) -> Names:  # type: ignore[override]  # a module's own cannot be replaced
+        return self._names
+
+    def __getattr__(self, name: str) -> object:
+        if name not in vars(self):
+            raise AttributeError(name)
+        return vars(self)[name]
 
 
 class _Last(dict[str, object]):
@@ -207,6 +227,7 @@ def _judge_all(
 ) -> bool:
     """Judge assertions in turn; return whether each ended in a plain yes or no."""
     names = Names(session, program, texts)
+    sys.modules[TESTS] = _Module(names)
     plain = not any("unittest" in text for text in texts)
     if not plain:  # and this process is then no longer as it was
         names.noted = noted_failures()
@@ -217,6 +238,7 @@ def _judge_all(
             result, why = _judge(names, texts[index], one, left)
         plain &= result != "error"
         tell({"i": index, "r": result, "why": _cut(why), "trust": sorted(session.trust)})
+    sys.modules.pop(TESTS, None)  # the tests may have done so themselves
     return plain
 
 
@@ -303,7 +325,7 @@ def _evaluate(names: Names, text: str, one: Assertion, left: Waiting) -> tuple[s
     except ProgramAssertion as error:
         return "error", f"the program raised {_say(error)}"
     except AssertionError as error:
-        return "assertion_fail", _text_of(error)
+        return "assertion_fail", _text_of(error) or assertions.where_failed(text, one.code, error)
     except BadAssertion as error:
         return "error", str(error)
     except BaseException as error:  # noqa: BLE001  # tests and program may raise anything

@@ -1,8 +1,9 @@
 """Values of classes that extend a plain one: what of the class such a value keeps.
 
 A value is plain in every operator with plain data, whatever its class says, since that is how
-tests compare. What the class writes of itself (`repr`, `str`) tells the program nothing, and an
-operator between two of the program's own gets nothing of the tests: both are the class's.
+tests compare. What the class writes of itself (`repr`, `str`) or says of one value alone (`len`,
+iteration, `abs`) tells the program nothing, and an operator between two of the program's own gets
+nothing of the tests: these are the class's.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ RECKONED = {
         "lshift", "rshift", "divmod",
     )
 }  # fmt: skip
-ASKED_FOR = (*_WRITTEN, *_COMPARED, *RECKONED, "__call__")
+# What is asked of one value alone, or of it and a place in it: no answer can depend on what the
+# tests compare it with.
+_ALONE = {
+    f"__{name}__": name
+    for name in (
+        "call", "len", "iter", "reversed", "getitem", "bool", "int", "float", "round", "abs",
+        "neg", "pos", "invert",
+    )
+}  # fmt: skip
+ASKED_FOR = (*_WRITTEN, *_COMPARED, *RECKONED, *_ALONE, "__contains__")
 
 
 class Reference:
@@ -42,6 +52,9 @@ class Asker(Protocol):
     def operate(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
         """Have the candidate apply one of its operations."""
 
+    def contains(self, holder: Any, value: Any) -> bool | None:
+        """Ask an object what it contains; None when it is not to be asked."""
+
 
 def is_of_the_program(value: object) -> bool:
     """Say whether a value is one of the program's objects, whatever it says of itself."""
@@ -53,15 +66,15 @@ def number_of(value: object) -> int:
     return int(object.__getattribute__(value, "_farm_number"))
 
 
-def value_class(session: Asker, name: str, base: type, has: frozenset[str]) -> type:
-    """Make the class of the values of one of the program's classes; number each of them."""
+def value_class(session: Asker, name: str, base: type, has: frozenset[str], *, kind: int) -> type:
+    """Make the class of the values of the program's class number `kind`; number each of them."""
 
     def attribute(self: Any, wanted: str) -> Any:
         if steers_a_library(wanted):
             raise AttributeError(wanted)
         return session.operate("getattr", Reference(number_of(self)), wanted)
 
-    members: dict[str, Any] = {"__getattr__": attribute, "_farm_number": -1}
+    members: dict[str, Any] = {"__getattr__": attribute, "_farm_number": -1, "_farm_class": kind}
     for method, operation in _WRITTEN.items():
         if f"own {method}" in has:
             members[method] = _written(session, operation)
@@ -70,8 +83,11 @@ def value_class(session: Asker, name: str, base: type, has: frozenset[str]) -> t
             if f"own {method}" in has:
                 said = "remote_eq" if operation in ("eq", "ne") else mark
                 members[method] = _between(session, operation, method, base, said)
-    if "own __call__" in has:
-        members["__call__"] = _called(session)
+    for method, operation in _ALONE.items():
+        if f"own {method}" in has:
+            members[method] = _asked(session, operation)
+    if "own __contains__" in has:
+        members["__contains__"] = _holds(session, base)
     if "__eq__" in members:
         members["__hash__"] = base.__hash__
     return type(name.replace("\0", "") or "value", (base,), members)
@@ -84,9 +100,22 @@ def _written(session: Asker, operation: str) -> Callable[..., str]:
     return method
 
 
-def _called(session: Asker) -> Callable[..., Any]:
+def _asked(session: Asker, operation: str) -> Callable[..., Any]:
     def method(self: Any, /, *arguments: Any, **named: Any) -> Any:
-        return session.operate("call", Reference(number_of(self)), *arguments, **named)
+        return session.operate(operation, Reference(number_of(self)), *arguments, **named)
+
+    return method
+
+
+def _holds(session: Asker, base: type) -> Callable[..., bool]:
+    """Ask a value of a class that the tests name what it holds, else look what is in it."""
+    plain = getattr(base, "__contains__", None)
+
+    def method(self: Any, value: Any) -> bool:
+        answer = session.contains(self, value)
+        if answer is None and plain is None:
+            raise TypeError("an object of a class that the tests do not name holds nothing")
+        return bool(plain(self, value)) if answer is None and plain is not None else bool(answer)
 
     return method
 

@@ -166,7 +166,8 @@ def value(depth=0):
                            "\\ud800", [], {{}}, [1]])
     tag = rnd.choice(["r", "i", "f", "tuple", "frozenset", "bytes", "complex", "range", "slice",
                       "object", "own", "builtin", "module", "class", "singleton", "Decimal",
-                      "Fraction", "date", "timedelta", "ndarray", "scalar", "zz", None, 4])
+                      "Fraction", "date", "timedelta", "ndarray", "scalar", "remade", "UUID",
+                      "path", "aware", "zoned", "zz", None, 4])
     body = rnd.choice([0, 1, 2, 7, -1, None, "0x2", "nan", "eval", "os", "sys", "1e999999",
                        [value(depth + 1) for _ in range(rnd.randrange(4))],
                        ["1", "2"], [1, 0], [10**9, 1, 1], ["Ellipsis"], ["O8", [1], [1]]])
@@ -179,6 +180,7 @@ def value(depth=0):
         made["class"] = rnd.choice([0, 1, None, "x"])
     if rnd.random() < 0.2:
         made["raises"] = rnd.choice([["ValueError"], [[0, "A", "m"], "KeyError"], [None], 5,
+                                     [[0]], [["x"]], [[-1], "KeyError"],
                                      ["eval"]])
     if rnd.random() < 0.2:
         made["holds"] = True
@@ -221,8 +223,10 @@ def reply():
             "notes": rnd.choice([[], ["n"], 5]), "context": rnd.choice([None, {{}}])}})
     if pick < 10:
         return tables({{
-            "ask": rnd.choice(["call", "get", "set", "zz"]), "n": rnd.choice([0, 1, -1, "0", None]),
-            "name": rnd.choice(["append", "__class__", None, "x"]),
+            "ask": rnd.choice(["call", "get", "set", "about", "more", "is", "special", "zz"]),
+            "n": rnd.choice([0, 1, -1, "0", None]),
+            "name": rnd.choice(["append", "__class__", None, "x", "__len__", "__exit__", "__eq__"]),
+            "many": rnd.choice([1, -1, 10**9, None, "x"]),
             "a": rnd.choice([[value()], None]), "k": rnd.choice([{{}}, {{"x": value()}}, None]),
             "v": value()}})
     return rnd.choice([[], 5, "ok", None, {{"missing": True}}, {{"ready": True}}, {{}},
