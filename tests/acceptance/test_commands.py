@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ from tests.acceptance.shell import (
     wait_for,
 )
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "help"
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "help"
+TASKS = str(ROOT / "samples" / "tasks.jsonl")
+MOCKS = str(ROOT / "configs" / "models" / "offline.toml")
 
 
 @pytest.fixture(scope="module")
@@ -538,3 +542,32 @@ def test_events_go_on_after_a_supervisor_was_killed(tmp_path: Path) -> None:
     completed = [event["shard"] for event in events if event["event"] == "shard.completed"]
     assert sorted(completed) == ["shard-0", "shard-1", "shard-2", "shard-3"]
     assert len({event["invocation_id"] for event in events}) >= 2
+
+
+@pytest.mark.parametrize("command", ["run", "eval", "rescore"])
+def test_all_that_one_command_tells_carries_one_id(command: str, tmp_path: Path) -> None:
+    """`invocation_id` is random, one a command; the commands after it have others."""
+    store, old = str(tmp_path / "store"), str(tmp_path / "old")
+    given = {
+        "run": ("--store", store, "--input", SAMPLE),
+        "eval": ("--store", store, "--tasks", TASKS, "--models", MOCKS),
+        "rescore": ("--store", old, "--scorer", "exact_match", "--into", store),
+    }[command]
+    if command == "rescore":
+        assert farm("init", "--store", old, "--input", SAMPLE).code == 0
+    done = farm(command, *given)
+    told = [event["event"] for event in done.events]
+    assert told[0] == "store.initialized"
+    kept = farm("events", "--store", store).lines
+    assert [event["event"] for event in kept] == told
+    assert len({event["invocation_id"] for event in done.events + kept}) == 1
+
+
+def test_each_command_has_an_id_of_its_own(tmp_path: Path) -> None:
+    """What each of them told stands together, told apart from what others did to the store."""
+    store = initialized(tmp_path, shards=4)
+    assert farm("worker", "--store", store, "--worker-id", "by-hand").code == 0
+    assert farm("run", "--store", store).code == 0
+    events = farm("events", "--store", store).lines
+    ids = [told for told, _ in groupby(event["invocation_id"] for event in events)]
+    assert len(ids) == len(set(ids)) == 3
