@@ -6,13 +6,14 @@ interpreter and click.
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -112,7 +113,24 @@ def main() -> None:
         code = _run()
     except Interrupted as again:  # while the failure before it was told
         code = 128 + again.number
-    _heed(signal.SIG_DFL)  # all is said and done, and the interpreter closes what it has open
+    _end(code)
+
+
+def conclude() -> None:
+    """Have no signal change how this command ends: what it was called for is done and told.
+
+    What is left to do must be short, since nothing but SIGKILL ends it before its time.
+    """
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        _heed(_pass_over)
+
+
+def _end(code: int) -> NoReturn:
+    """End with an exit code that no signal changes any more."""
+    _heed(lambda number, frame: os._exit(code))
+    # the last hook that is registered is the first to be called. Behind the hooks the interpreter
+    # takes handlers away, and a signal would end it in its own way; what is ignored stays ignored
+    atexit.register(_heed, signal.SIG_IGN)
     sys.exit(code)
 
 
@@ -195,6 +213,10 @@ def _show(error: click.ClickException) -> None:
 
 def _interrupt(number: int, frame: object) -> None:
     raise Interrupted(signal.Signals(number))
+
+
+def _pass_over(number: int, frame: object) -> None:
+    """Heed a signal by doing nothing; one that is ignored would be so in child processes too."""
 
 
 def _heed(handler: Callable[[int, Any], None] | signal.Handlers) -> None:

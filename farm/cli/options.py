@@ -12,6 +12,7 @@ from typing import Any, TypedDict, TypeVar
 import click
 
 from farm.cli.kinds import FilledPath, Name
+from farm.cli.main import conclude
 from farm.cli.overwriting import check_written
 from farm.config import Environment
 from farm.core.isolation import LEVELS
@@ -221,30 +222,33 @@ def log_path(
 
 
 def print_json(value: object) -> None:
-    """Print a value on stdout: one line in a pipe, spread out on a terminal."""
-    write_out(to_json(value, indent=2 if sys.stdout.isatty() else 0))
+    """Print what a command was called for: one line in a pipe, spread out on a terminal."""
+    write_out(to_json(value, indent=2 if sys.stdout.isatty() else 0), last=True)
 
 
-def print_line(value: object) -> None:
+def print_line(value: object, *, last: bool = False) -> None:
     """Print a value on stdout as one line of JSON, wherever that goes."""
-    write_out(to_json(value))
+    write_out(to_json(value), last=last)
 
 
-def write_out(data: bytes) -> bool:
+def write_out(data: bytes, *, last: bool = False) -> bool:
     """Write JSON on stdout at once, harmless for the terminal that it may be.
+
+    With the `last` of it a command has told what it was called for: whoever has read it finds
+    that no signal changes how the command ends.
 
     A reader that went away, as `| head` does, is no failure: the answer is then False. Raises
     `StorageError` when a file or device behind stdout does not take it.
     """
-    return write_plain(printable_json(data) if sys.stdout.isatty() else data)
+    return write_plain(printable_json(data) if sys.stdout.isatty() else data, last=last)
 
 
-def write_plain(data: bytes) -> bool:
+def write_plain(data: bytes, *, last: bool = False) -> bool:
     """Write bytes on stdout as they are, and otherwise as `write_out` does."""
     try:
         sys.stdout.flush()
         if isinstance(sys.stdout.buffer, io.FileIO | io.BufferedWriter):
-            write_stream(sys.stdout.fileno(), data)
+            write_stream(sys.stdout.fileno(), data, before_last=conclude if last else None)
         else:  # captured in memory, where no write is short
             sys.stdout.buffer.write(data)
     except OSError as error:

@@ -14,12 +14,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from farm.files.lock import FileLock
 from farm.store.directory import DirectoryStore
 from tests.examples import states
-from tests.faults.runs import FARM, assert_complete, farm, follow, make_store, started
+from tests.faults.runs import FARM, assert_complete, farm, follow, make_store, started, write_cases
 
 CTRL_C = b"\x03"
+# how the last line that a command prints begins
+LAST_LINE = {
+    "run": b'{"schema_version":',
+    "score": b'{"metric":',
+    "report": b"}\n",
+    "demo": b'{"phase":"after_recovery",',
+}
 # become the foreground of the terminal on stdin, then the command
 ON_TERMINAL = (
     "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
@@ -225,3 +234,32 @@ def test_sigterm_while_a_store_is_made_leaves_nothing(tmp_path: Path) -> None:
         assert init.stderr is not None
         assert init.stderr.read().startswith(b"farm: interrupted by SIGTERM")
     assert not store.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "--store", "STORE", "--input", "CASES", "--quiet"),
+        ("score", "--metric", "exact_match", "--prediction", "a", "--target", "a"),
+        ("report", "--store", "STORE"),
+        ("demo", "--quiet"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_no_signal_changes_how_a_command_ends_once_its_result_is_out(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Its reader may signal it from then on: it has ended well, and is not called interrupted."""
+    store, cases = str(tmp_path / "store"), write_cases(str(tmp_path / "in.jsonl"), 4)
+    if command[0] == "report":
+        assert farm("run", "--store", store, "--input", cases, "--quiet").returncode == 0
+    given = [{"STORE": store, "CASES": cases}.get(word, word) for word in command]
+    with subprocess.Popen(
+        [*FARM, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as called:
+        assert called.stdout is not None
+        assert any(line.startswith(LAST_LINE[command[0]]) for line in called.stdout)
+        while called.poll() is None:
+            called.send_signal(signal.SIGTERM)
+            called.send_signal(signal.SIGINT)
+        assert (called.returncode, called.communicate()[1]) == (0, b"")
