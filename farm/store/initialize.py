@@ -35,7 +35,7 @@ from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.files.records import count_cases, read_cases
 from farm.files.source import Source, find_source, must_spool, refuse_device, spool
-from farm.store.casefile import CASES_NAME, ORDER_NAME, StagedCases
+from farm.store.casefile import CASES_NAME, ORDER_NAME, StagedCases, open_to_read
 from farm.store.casewriter import write_cases
 from farm.store.directory import (
     LEDGER_FILE,
@@ -161,7 +161,7 @@ def _moved_from(staging: str) -> set[str]:
 
 def _clear_leftovers(path: str) -> None:
     """Remove the parts that killed inits have moved, while their staging tells whose they are."""
-    lock, folder = FileLock(path), Folder(path)
+    lock, folder = FileLock(path, folder=True), Folder(path)
     try:
         with lock.held(timeout_s=_LOCK_TIMEOUT_S):
             for staging in stagings(path, alive=is_alive):
@@ -201,7 +201,7 @@ def _stage_copy(staging: str, original: DirectoryStore, *, scorer: ScorerName) -
     for name in (CASES_NAME, ORDER_NAME):
         path = os.path.join(original.path, name)
         with FreshFile(os.path.join(staging, name)) as copy, storage_errors(path):
-            with open(path, "rb") as source:
+            with open(open_to_read(path), "rb") as source:
                 while block := source.read(_COPY_BYTES):
                     copy.write(block)
             copy.sync()
@@ -294,7 +294,9 @@ def _move_into_place(path: str, staging: str, plan: Plan) -> None:
 
     When that fails before the plan is there, those renamed are removed again.
     """
-    lock = FileLock(path)  # on the folder itself: a failed init must not leave a lock file
+    lock = FileLock(
+        path, folder=True
+    )  # on the folder itself: a failed init must not leave a lock file
     folder, staged = Folder(path), Folder(staging)
     try:
         with lock.held(timeout_s=_LOCK_TIMEOUT_S):
