@@ -17,7 +17,7 @@ from farm.cli.overwriting import check_written
 from farm.config import Environment
 from farm.core.isolation import LEVELS
 from farm.core.printable import printable_json
-from farm.errors import StorageError
+from farm.errors import StorageError, UsageError
 from farm.files.atomic import make_folders
 from farm.files.stream import silence, write_stream
 from farm.log import LogFormat
@@ -207,8 +207,8 @@ def log_path(
 ) -> str:
     """Give the file that events are appended to besides the store's; "" for none.
 
-    The folder of the environment is made when it is missing. Raises `UsageError` where events
-    would be written into what the command reads; see `check_written`.
+    The folder of the environment is made when it is missing. Raises `UsageError` where it cannot
+    be, or events would be written into what the command reads; see `check_written`.
     """
     path, option = log_file or "", "--log-file"
     if not path and environment.log_dir:
@@ -217,7 +217,13 @@ def log_path(
     if path:
         check_written(path, option=option, stores=[store], inputs=inputs, cache=cache)
     if not log_file and path:
-        make_folders(environment.log_dir)
+        try:
+            make_folders(environment.log_dir)
+        except StorageError as error:
+            if not isinstance(error.__cause__, NotADirectoryError):
+                raise
+            reason = "lies below a file: name another directory"
+            raise UsageError(f"FARM_LOG_DIR: {environment.log_dir!r} {reason}") from error
     return path
 
 

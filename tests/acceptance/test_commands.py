@@ -146,6 +146,34 @@ def test_a_pipe_for_the_log_that_nobody_reads_is_refused(tmp_path: Path) -> None
     assert not store.exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "folder", "message"),
+    [
+        ("here", "", "log file '{}/here': is a directory: name a file"),
+        ("none/log", "", "log file '{}/none/log': its directory does not exist: make it first"),
+        ("file/log", "", "log file '{}/file/log': what should be its directory is a file: name "
+         "another"),
+        ("", "here", "log file '{}/here/store.jsonl': is a directory: name a file"),
+        ("", "file/below", "FARM_LOG_DIR: '{}/file/below' lies below a file: name another "
+         "directory"),
+    ],
+)  # fmt: skip
+def test_a_log_that_has_no_place_is_wrong_usage(
+    file: str, folder: str, message: str, tmp_path: Path
+) -> None:
+    """No disk is to be mended, and nothing was made."""
+    (tmp_path / "here" / "store.jsonl").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    given = ("init", "--store", str(tmp_path / "store"), "--input", SAMPLE)
+    done = farm(
+        *given,
+        *(("--log-file", str(tmp_path / file)) if file else ()),
+        variables={"FARM_LOG_DIR": str(tmp_path / folder)} if folder else {},
+    )
+    assert (done.code, done.failures) == (2, [f"farm: {message.format(tmp_path)}"])
+    assert not (tmp_path / "store").exists()
+
+
 def limited(limit: int) -> Callable[[], None]:
     """A limit of the size of every file, as a full disk is one."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
