@@ -64,7 +64,7 @@ def run(
         code = file.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise SpecError(
-            f"{file.name!r} is not UTF-8 text: byte {error.start} does not fit"
+            f"{file.name!r} is not UTF-8 text: byte {error.start + 1} does not fit"
         ) from error
     work = checked_work(code, assertions, timeout_s=timeout_s, entry_point=entry_point)
     settings = Settings(

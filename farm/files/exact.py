@@ -96,7 +96,7 @@ def _parse(data: bytes, *, cut: bool) -> _Parsed | Breach:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        detail = f"byte {error.start} is not UTF-8: write the file as UTF-8"
+        detail = f"byte {error.start + 1} is not UTF-8: write the file as UTF-8"
         return Breach(field="", rule="bad_unicode", detail=detail)
     repeated: list[str] = []
     constants: list[str] = []

@@ -50,7 +50,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     program.write_bytes(b"x = '\xff'")
     done = CliRunner().invoke(sandbox, ["run", str(program), "--assert", "assert True"])
     assert isinstance(done.exception, SpecError)
-    assert "byte 5 does not fit" in str(done.exception)
+    assert "byte 6 does not fit" in str(done.exception)
 
 
 @pytest.mark.parametrize("seconds", ["31", "0", "-1", "nan", "inf"])

@@ -156,6 +156,26 @@ def test_a_broken_array_is_named_where_it_breaks(
     assert (problem.place, problem.rule) == (place, rule)
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "detail"),
+    [
+        ("a.jsonl", b"{x", "is not JSON at character 2, expecting property name"),
+        ("a.jsonl", b"{} x", "at character 4: remove it"),
+        ("a.jsonl", b'{"id":"\xff"}', "byte 8 is not UTF-8"),
+        ("a.json", b"[x]", "is not JSON at byte 2, expecting value"),
+        ("a.json", b"[{} x]", "a comma or ] is expected at byte 5, found 'x'"),
+        ("a.json", b"[{}] x", "at byte 6: remove it"),
+        ("a.json", b'[{"id":"\xff"}]', "byte 8 is not UTF-8"),  # of the record
+    ],
+)
+def test_places_in_a_text_are_counted_from_one(
+    name: str, data: bytes, detail: str, tmp_path: Path
+) -> None:
+    """As lines are, and as editors count."""
+    found = problems(source_of(tmp_path, data, name=name))
+    assert any(detail in problem.detail for problem in found), found
+
+
 def test_records_before_the_break_of_an_array_are_examined_too(tmp_path: Path) -> None:
     data = b"[" + A.replace(b'"e"', b"1") + b"," + B.replace(b'"r"', b"NaN") + b"," + B[:-4]
     found = problems(source_of(tmp_path, data, name="cases.json"))
