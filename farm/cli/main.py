@@ -7,6 +7,7 @@ interpreter and click.
 from __future__ import annotations
 
 import atexit
+import errno
 import io
 import os
 import signal
@@ -19,10 +20,13 @@ import click
 
 from farm.cli.overview import COMMANDS, overview
 from farm.core.printable import printable
-from farm.errors import FarmError
+from farm.errors import FarmError, StorageError
 from farm.version import VERSION
 
 _NO_THREAD = "can't start new thread"  # what the interpreter makes of EAGAIN
+# what a disk says that takes no more. The store's files have doors that say whose it was, and what
+# stderr says of itself ends in `_say`: left is what click prints on stdout, as help
+_NOT_TAKEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _PATIENCE_S = 2.0  # with a stderr whose reader takes nothing
 
 
@@ -149,9 +153,7 @@ def _run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        fail(f"{where}{os.strerror(error.errno or 0).lower()}")
-        return 1
+        return _refused_by_the_system(error)
     except RecursionError:
         fail("the input is nested too deeply")
         return 1
@@ -161,6 +163,27 @@ def _run() -> int:
     except Exception as error:  # noqa: BLE001  the last fence: a person gets one line, always
         return _last_words(error)
     return int(code or 0)
+
+
+def _refused_by_the_system(error: OSError) -> int:
+    """Say what an error was about that no door has translated, and give the exit code."""
+    reason = os.strerror(error.errno or 0).lower()
+    if error.filename:
+        fail(f"{error.filename}: {reason}")
+        return 1
+    if error.errno in _NOT_TAKEN:
+        from farm.files.stream import silence  # here as in `_say`
+
+        silence(1)  # the interpreter must not fail again when it flushes at exit
+        unwritten = StorageError(path="standard output", reason=reason)
+        fail(str(unwritten))
+        return unwritten.exit_code
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        reason = "the working directory is gone: change to one that exists"
+    fail(reason)
+    return 1
 
 
 def _pass_over_half_made_loops(unraisable: sys.UnraisableHookArgs) -> None:

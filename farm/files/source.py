@@ -163,6 +163,8 @@ def find_source(path: str, *, spooled_from: str = "") -> Source:
         compression = _packing_by_magic(path, name)
     head = _head(path, name, compression)
     form = _FORMS.get(packing)
+    if not compression:
+        _refuse_packed(head, given, name)
     _refuse_other_form(head, form, name)
     return Source(
         path=path,
@@ -245,6 +247,16 @@ def _head(path: str, name: str, compression: Compression) -> bytes:
             if head := block.lstrip(_BLANK):
                 return head
     _refuse(name, "empty_file", "holds no record: give at least one")
+
+
+def _refuse_packed(head: bytes, given: str, name: str) -> None:
+    """Refuse a compressed file whose name says that it is none."""
+    for magic, packing in _MAGIC:
+        if head.startswith(magic):
+            whole = "gzip" if packing == "gz" else "zstd"
+            way_out = f"name it {os.path.splitext(given)[1]}.{packing}"
+            _refuse(name, "wrong_format", f"is compressed by {whole}, its name says it is not: "
+                    f"{way_out}")  # fmt: skip
 
 
 def _refuse_other_form(head: bytes, form: Form | None, name: str) -> None:

@@ -528,7 +528,7 @@ def test_a_slow_reader_that_does_not_block_gets_all_of_it(finished: str) -> None
 
 
 def test_verify_survives_a_store_without_its_receipts(finished: str, tmp_path: Path) -> None:
-    """Every receipt that the ledger counts on is a problem of its own."""
+    """What all its shards miss is missing once."""
     store = tmp_path / "store"
     (store / "empty").mkdir(parents=True)
     (store / "empty").rmdir()
@@ -538,6 +538,8 @@ def test_verify_survives_a_store_without_its_receipts(finished: str, tmp_path: P
     found = farm("verify", "--store", str(store))
     assert found.code == 1
     assert found.json["ok"] is False
+    (problem,) = found.json["problems"]
+    assert problem.startswith(f"{store}/receipts: missing, or no folder")
 
 
 def test_a_second_supervisor_is_told_who_holds_the_store(tmp_path: Path) -> None:

@@ -255,6 +255,20 @@ def test_one_end_of_input_at_a_terminal_is_enough(tmp_path: Path) -> None:
     assert copy.read_bytes() == RECORD
 
 
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.ndjson"])
+@pytest.mark.parametrize(
+    ("packed", "kind", "ending"),
+    [(gzip.compress(RECORD, mtime=0), "gzip", "gz"), (zstd.compress(RECORD), "zstd", "zst")],
+)
+def test_a_compressed_file_under_a_plain_name_is_told_its_name(
+    packed: bytes, kind: str, ending: str, name: str, tmp_path: Path
+) -> None:
+    _, rule, detail = refusal(write(tmp_path / name, packed))
+    own = f".{name.partition('.')[2]}"
+    assert rule == "wrong_format"
+    assert detail == f"is compressed by {kind}, its name says it is not: name it {own}.{ending}"
+
+
 class Endless(io.RawIOBase):
     """A stream that says the same for ever, or here until it has been read for too long."""
 
