@@ -20,7 +20,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _leave(2)
     if _answered(sys.argv[1:]):
-        return
+        os._exit(0)  # all is said, nothing is open, and no signal may say otherwise
     from farm.cli.main import main as command
 
     command()

@@ -77,8 +77,10 @@ class SpecError(FarmError):
 
 
 def _cut(value: object) -> str:
-    """Give a value's repr, or its beginning: a prompt may be long."""
+    """Give a value's repr, or its beginning: a prompt may be long. Of several, one by one."""
     text = repr(value)
+    if isinstance(value, tuple | list):
+        text = ", ".join(map(repr, value)) or "none"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 LogFormat = Literal["auto", "console", "json"]
 _SHOWN_ON_CONSOLE = {"info", "warning", "error"}
 _LAST_LINE_S = 0.2
+# errnos of a name that no disk could make a file of: nothing is to be mended but the command
+_NO_PLACE = {
+    errno.EISDIR: "is a directory: name a file",
+    errno.ENOENT: "its directory does not exist: make it first",
+    errno.ENOTDIR: "what should be its directory is a file: name another",
+    errno.ENAMETOOLONG: "the name is too long: give a shorter one",
+    errno.ENXIO: "nobody reads this pipe: begin to read it first, or give a file",
+}
 _TOO_MANY = {"shard.claimed"}  # a line for each start and each end of a shard is one too many
 
 
@@ -50,7 +58,9 @@ class Log(AbstractContextManager["Log"]):
         file: str = "",
         progress: bool = True,
     ) -> None:
-        """Open the log; raises `StorageError` when `file` cannot be appended to.
+        """Open the log; raises `UsageError` when there can be no `file` of that name.
+
+        Raises `StorageError` when it cannot be appended to.
 
         Without `progress` there is no progress line: the command shows its own.
         """
@@ -89,10 +99,10 @@ def _open_at_once(path: str, flags: int) -> int:
     try:
         fd = os.open(path, flags | os.O_NONBLOCK, 0o666)
     except OSError as error:
-        if error.errno != errno.ENXIO:
+        reason = _NO_PLACE.get(error.errno or 0)
+        if reason is None:
             raise
-        reason = "nobody reads this pipe: begin to read it first, or give a file"
-        raise UsageError(f"--log-file: {path!r}: {reason}") from error
+        raise UsageError(f"log file {path!r}: {reason}") from error
     os.set_blocking(fd, True)
     return fd
 

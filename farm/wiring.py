@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,8 +40,12 @@ OnEvents = Callable[[Sequence[Event]], None]
 _PULSE_S = 1.0  # between two words of a worker about a slow shard, unless it is to stall sooner
 
 
-def new_invocation_id() -> str:
-    """Give a random name to this call of a command."""
+@cache
+def invocation_id() -> str:
+    """Give the random name of this call of a command: one a process, however often it opens stores.
+
+    Events carry it, so that what one command told can be found among all that a store has.
+    """
     return secrets.token_hex(8)
 
 
@@ -50,7 +55,7 @@ def open_store(path: str, *, qualification: bool = False) -> DirectoryStore:
     Raises `SpecError` for the store of a qualification unless the caller can do with one: its
     cases are tasks of a served model, which no metric scores.
     """
-    store = DirectoryStore(path, invocation_id=new_invocation_id())
+    store = DirectoryStore(path, invocation_id=invocation_id())
     if is_qualification(store) and not qualification:
         store.close()
         raise SpecError(

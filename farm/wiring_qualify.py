@@ -273,6 +273,8 @@ def device_lock(path: str) -> Iterator[None]:
     """Hold the exclusive advisory lock of the devices; raises `NotPermitted` when it is held."""
     if os.path.isdir(path):
         raise SpecError(f"lock_path: {path!r} is a folder: name a file in it")
+    if os.path.islink(path):
+        raise SpecError(f"lock_path: {path!r} is a link: name the file itself")
     lock = FileLock(path)
     try:
         if not lock.try_acquire():

@@ -42,11 +42,8 @@ def command_line(ctx: click.Context) -> str:
     It has every option of the command line, but for what the store knows, once there is one, and
     for what was meant for one time only.
     """
-    from farm.store.directory import PLAN_FILE  # here: the store's doors cost every command time
-
     command = ctx.info_name or ""
-    made = os.path.exists(os.path.join(ctx.params["store"], PLAN_FILE))
-    left_out = _ONCE | _KNOWN.get(command, frozenset()) if made else _ONCE
+    left_out = _ONCE | _KNOWN.get(command, frozenset()) if _made(ctx) else _ONCE
     parts = ["farm", command]
     for option in ctx.command.get_params(ctx):
         name = option.name or ""
@@ -54,6 +51,13 @@ def command_line(ctx: click.Context) -> str:
         if given and name not in left_out and isinstance(option, click.Option):
             parts += _written(option, ctx.params[name])
     return shlex.join(parts)
+
+
+def _made(ctx: click.Context) -> bool:
+    """Tell whether there is the store that a command makes or goes on with."""
+    from farm.store.directory import PLAN_FILE  # here: the store's doors cost every command time
+
+    return os.path.exists(os.path.join(ctx.params.get("into", ctx.params["store"]), PLAN_FILE))
 
 
 def _written(option: click.Option, value: object) -> list[str]:
@@ -78,11 +82,16 @@ def way_on(ctx: click.Context) -> str:
 
     By the command as it was given, where nobody said how.
     """
+    line = shlex.join(["farm", *sys.argv[1:]])
+    if ctx.invoked_subcommand in _ONLY_LOOK:
+        return f"nothing was changed, start again with: {line}"
+    if ctx.meta.get(_NOTHING_KEPT):
+        return f"nothing of it is kept, start again with: {line}"
     remembered = ctx.meta.get(_META)
     if isinstance(remembered, click.Context):
         line = command_line(remembered)
-    else:
-        line = shlex.join(["farm", *sys.argv[1:]])
-    if ctx.meta.get(_NOTHING_KEPT) or ctx.invoked_subcommand in _ONLY_LOOK:
-        return f"nothing of it is kept, start again with: {line}"
+        if not _made(remembered):
+            # of a pipe's content nothing is left: a new call would read what comes behind it
+            same = " the same standard input" if remembered.params.get("input") == "-" else ""
+            return f"nothing was made yet, start again with{same}: {line}"
     return f"everything finished is kept, continue with: {line}"

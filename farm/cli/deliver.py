@@ -9,6 +9,7 @@ import click
 
 from farm.cli import options
 from farm.cli.kinds import FilledPath
+from farm.cli.main import conclude
 from farm.config import read_environment
 from farm.core.printable import printable
 from farm.errors import UsageError
@@ -29,17 +30,28 @@ step_summary = click.option(
 )
 
 
-def deliver(pieces: Iterable[str], path: str | None) -> None:
-    """Write text to a file, or to stdout and then harmless for the terminal that it may be."""
+def deliver(pieces: Iterable[str], path: str | None, *, last: bool = True) -> None:
+    """Write text to a file, or to stdout and then harmless for the terminal that it may be.
+
+    With what is not `last` the command has more to do; see `farm.cli.options.write_out`.
+    """
     if path is not None:
         write_output(path, (piece.encode() for piece in pieces))
+        if last:
+            conclude()
         return
+    held = ""
     for piece in pieces:
-        text = piece
-        if sys.stdout.isatty():
-            text = "\n".join(printable(line) for line in piece.split("\n"))
-        if not options.write_plain(text.encode()):
+        if held and not options.write_plain(_harmless(held)):
             return
+        held = piece
+    options.write_plain(_harmless(held), last=last)
+
+
+def _harmless(text: str) -> bytes:
+    if sys.stdout.isatty():
+        text = "\n".join(printable(line) for line in text.split("\n"))
+    return text.encode()
 
 
 def summary_file(wanted: bool) -> str:
@@ -53,5 +65,6 @@ def summary_file(wanted: bool) -> str:
 
 
 def add_summary(path: str, text: str) -> None:
-    """Append Markdown to the summary file, set apart from what stands there."""
+    """Append Markdown to the summary file, set apart from what stands there; nothing follows."""
     append_output(path, f"{text}\n".encode())
+    conclude()

@@ -65,7 +65,7 @@ def command(
         _crash_a_worker(store)
         _print_phase("after_worker_crash", store)
         _recover(store, workers=workers)
-        _print_phase("after_recovery", store)
+        _print_phase("after_recovery", store, last=True)
 
 
 def _crash_a_worker(store: str) -> None:
@@ -95,6 +95,6 @@ def _recover(store: str, *, workers: int) -> None:
             raise FarmError("the recovery did not finish: run the demo again")
 
 
-def _print_phase(phase: str, store: str) -> None:
+def _print_phase(phase: str, store: str, *, last: bool = False) -> None:
     with open_store(store) as opened:
-        options.print_line({"phase": phase, "snapshot": report_of(opened)})
+        options.print_line({"phase": phase, "snapshot": report_of(opened)}, last=last)

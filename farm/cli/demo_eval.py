@@ -38,10 +38,10 @@ def show() -> int:
         envelope = _evaluate(Path(folder), str(tasks))
         wrong = faults_of(envelope, tasks=validate_file(tasks).validated)
     if not wrong:
-        options.write_plain(render_markdown(envelope).encode())
+        options.write_plain(render_markdown(envelope).encode(), last=True)
         return 0
     told = failed(envelope, code="demo_failed", detail="; ".join(wrong))
-    options.write_plain(to_json(told))
+    options.write_plain(to_json(told), last=True)
     for line in wrong:
         fail(line)
     return 1

@@ -52,7 +52,7 @@ def show() -> None:
             raise Interrupted(ended.signal)
         run = read_run(output)
         options.print_line({"phase": "run", "totals": totals_of(*run, complete=ended.complete)})
-        options.print_line({"phase": "summary", "summary": summarize(*run)})
+        options.print_line({"phase": "summary", "summary": summarize(*run)}, last=True)
 
 
 @contextmanager

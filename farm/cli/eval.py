@@ -13,7 +13,7 @@ import click
 from farm.cli import again, eval_options, options
 from farm.cli.eval_options import EvalFlags
 from farm.cli.kinds import FilledPath
-from farm.cli.main import fail
+from farm.cli.main import conclude, fail
 from farm.cli.overwriting import check_written
 from farm.config import Environment, read_environment
 from farm.core.printable import printable
@@ -93,6 +93,7 @@ def command(ctx: click.Context, /, store: str, **given: Unpack[EvalFlags]) -> No
     envelope = write_reports(opened, costs=costs_of(opened))
     if given["stream"] != "-":
         _print(envelope, given["kind"])
+    conclude()
     ledger = opened.ledger()
     why = explain(
         ledger, ending, events=opened.events, deadline_s=given["deadline_s"], command=continuing
@@ -149,4 +150,4 @@ def _print(envelope: Envelope, kind: str) -> None:
     text = render_markdown(envelope)
     if sys.stdout.isatty():
         text = "\n".join(printable(line) for line in text.split("\n"))
-    options.write_plain(text.encode())
+    options.write_plain(text.encode(), last=True)

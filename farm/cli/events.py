@@ -31,7 +31,8 @@ def command(store: str, follow: bool, quiet: bool) -> None:
                 if event.seq > seen:
                     lines.append(encode_event(event))
                     seen, last = event.seq, event.event
-            if not options.write_out(b"".join(lines)) or not follow or last in _LAST:
+            ends = not follow or last in _LAST
+            if not options.write_out(b"".join(lines), last=ends) or ends:
                 return
             # a run may be idle for long: nothing would be written, and nobody missed
             if reader_left(sys.stdout.fileno(), within_s=_LOOK_S):

@@ -87,7 +87,7 @@ def command(
         max_regression=max_regression,
         common=common,
     )
-    deliver.deliver([_rendered(kind, result)], output)
+    deliver.deliver([_rendered(kind, result)], output, last=not summary)
     if summary:
         deliver.add_summary(summary, render_gate_markdown(result))
     for reason in result.reasons:

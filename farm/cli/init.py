@@ -6,7 +6,7 @@ from typing import Unpack
 
 import click
 
-from farm.cli import options
+from farm.cli import again, options
 from farm.config import read_environment
 from farm.log import Log
 from farm.runtime.standing import report_of
@@ -21,12 +21,14 @@ class InitFlags(options.SourceFlags, options.LogFlags):
 @options.store
 @options.source
 @options.log
-def command(store: str, **given: Unpack[InitFlags]) -> None:
+@click.pass_context
+def command(ctx: click.Context, /, store: str, **given: Unpack[InitFlags]) -> None:
     """Bind a prediction file to a store.
 
     The same call again keeps all progress; another dataset, shard count or scorer is refused.
     Prints what `farm status` prints.
     """
+    again.remember(ctx)
     if given["input"] is None:
         raise click.UsageError("Missing option '--input'.")
     environment = read_environment()

@@ -6,22 +6,27 @@ interpreter and click.
 
 from __future__ import annotations
 
+import atexit
+import errno
 import io
 import os
 import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from farm.cli.overview import COMMANDS, overview
 from farm.core.printable import printable
-from farm.errors import FarmError
+from farm.errors import FarmError, StorageError
 from farm.version import VERSION
 
 _NO_THREAD = "can't start new thread"  # what the interpreter makes of EAGAIN
+# what a disk says that takes no more. The store's files have doors that say whose it was, and what
+# stderr says of itself ends in `_say`: left is what click prints on stdout, as help
+_NOT_TAKEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _PATIENCE_S = 2.0  # with a stderr whose reader takes nothing
 
 
@@ -112,7 +117,24 @@ def main() -> None:
         code = _run()
     except Interrupted as again:  # while the failure before it was told
         code = 128 + again.number
-    _heed(signal.SIG_DFL)  # all is said and done, and the interpreter closes what it has open
+    _end(code)
+
+
+def conclude() -> None:
+    """Have no signal change how this command ends: what it was called for is done and told.
+
+    What is left to do must be short, since nothing but SIGKILL ends it before its time.
+    """
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        _heed(_pass_over)
+
+
+def _end(code: int) -> NoReturn:
+    """End with an exit code that no signal changes any more."""
+    _heed(lambda number, frame: os._exit(code))
+    # the last hook that is registered is the first to be called. Behind the hooks the interpreter
+    # takes handlers away, and a signal would end it in its own way; what is ignored stays ignored
+    atexit.register(_heed, signal.SIG_IGN)
     sys.exit(code)
 
 
@@ -131,9 +153,7 @@ def _run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        fail(f"{where}{os.strerror(error.errno or 0).lower()}")
-        return 1
+        return _refused_by_the_system(error)
     except RecursionError:
         fail("the input is nested too deeply")
         return 1
@@ -143,6 +163,27 @@ def _run() -> int:
     except Exception as error:  # noqa: BLE001  the last fence: a person gets one line, always
         return _last_words(error)
     return int(code or 0)
+
+
+def _refused_by_the_system(error: OSError) -> int:
+    """Say what an error was about that no door has translated, and give the exit code."""
+    reason = os.strerror(error.errno or 0).lower()
+    if error.filename:
+        fail(f"{error.filename}: {reason}")
+        return 1
+    if error.errno in _NOT_TAKEN:
+        from farm.files.stream import silence  # here as in `_say`
+
+        silence(1)  # the interpreter must not fail again when it flushes at exit
+        unwritten = StorageError(path="standard output", reason=reason)
+        fail(str(unwritten))
+        return unwritten.exit_code
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        reason = "the working directory is gone: change to one that exists"
+    fail(reason)
+    return 1
 
 
 def _pass_over_half_made_loops(unraisable: sys.UnraisableHookArgs) -> None:
@@ -195,6 +236,10 @@ def _show(error: click.ClickException) -> None:
 
 def _interrupt(number: int, frame: object) -> None:
     raise Interrupted(signal.Signals(number))
+
+
+def _pass_over(number: int, frame: object) -> None:
+    """Heed a signal by doing nothing; one that is ignored would be so in child processes too."""
 
 
 def _heed(handler: Callable[[int, Any], None] | signal.Handlers) -> None:

@@ -12,11 +12,12 @@ from typing import Any, TypedDict, TypeVar
 import click
 
 from farm.cli.kinds import FilledPath, Name
+from farm.cli.main import conclude
 from farm.cli.overwriting import check_written
 from farm.config import Environment
 from farm.core.isolation import LEVELS
 from farm.core.printable import printable_json
-from farm.errors import StorageError
+from farm.errors import StorageError, UsageError
 from farm.files.atomic import make_folders
 from farm.files.stream import silence, write_stream
 from farm.log import LogFormat
@@ -206,8 +207,8 @@ def log_path(
 ) -> str:
     """Give the file that events are appended to besides the store's; "" for none.
 
-    The folder of the environment is made when it is missing. Raises `UsageError` where events
-    would be written into what the command reads; see `check_written`.
+    The folder of the environment is made when it is missing. Raises `UsageError` where it cannot
+    be, or events would be written into what the command reads; see `check_written`.
     """
     path, option = log_file or "", "--log-file"
     if not path and environment.log_dir:
@@ -216,35 +217,44 @@ def log_path(
     if path:
         check_written(path, option=option, stores=[store], inputs=inputs, cache=cache)
     if not log_file and path:
-        make_folders(environment.log_dir)
+        try:
+            make_folders(environment.log_dir)
+        except StorageError as error:
+            if not isinstance(error.__cause__, NotADirectoryError):
+                raise
+            reason = "lies below a file: name another directory"
+            raise UsageError(f"FARM_LOG_DIR: {environment.log_dir!r} {reason}") from error
     return path
 
 
 def print_json(value: object) -> None:
-    """Print a value on stdout: one line in a pipe, spread out on a terminal."""
-    write_out(to_json(value, indent=2 if sys.stdout.isatty() else 0))
+    """Print what a command was called for: one line in a pipe, spread out on a terminal."""
+    write_out(to_json(value, indent=2 if sys.stdout.isatty() else 0), last=True)
 
 
-def print_line(value: object) -> None:
+def print_line(value: object, *, last: bool = False) -> None:
     """Print a value on stdout as one line of JSON, wherever that goes."""
-    write_out(to_json(value))
+    write_out(to_json(value), last=last)
 
 
-def write_out(data: bytes) -> bool:
+def write_out(data: bytes, *, last: bool = False) -> bool:
     """Write JSON on stdout at once, harmless for the terminal that it may be.
+
+    With the `last` of it a command has told what it was called for: whoever has read it finds
+    that no signal changes how the command ends.
 
     A reader that went away, as `| head` does, is no failure: the answer is then False. Raises
     `StorageError` when a file or device behind stdout does not take it.
     """
-    return write_plain(printable_json(data) if sys.stdout.isatty() else data)
+    return write_plain(printable_json(data) if sys.stdout.isatty() else data, last=last)
 
 
-def write_plain(data: bytes) -> bool:
+def write_plain(data: bytes, *, last: bool = False) -> bool:
     """Write bytes on stdout as they are, and otherwise as `write_out` does."""
     try:
         sys.stdout.flush()
         if isinstance(sys.stdout.buffer, io.FileIO | io.BufferedWriter):
-            write_stream(sys.stdout.fileno(), data)
+            write_stream(sys.stdout.fileno(), data, before_last=conclude if last else None)
         else:  # captured in memory, where no write is short
             sys.stdout.buffer.write(data)
     except OSError as error:

@@ -118,11 +118,11 @@ def summary(directory: str, form: str) -> None:
     elif form == "html":
         from farm.report.qualification_page import render_page
 
-        options.write_out("".join(render_page(found)).encode())
+        options.write_out("".join(render_page(found)).encode(), last=True)
     else:
         from farm.report.qualification import summary_markdown
 
-        options.write_out(summary_markdown(found).encode())
+        options.write_out(summary_markdown(found).encode(), last=True)
 
 
 @command.command()
@@ -162,7 +162,7 @@ def compare(
     else:
         from farm.report.qualification import comparison_markdown
 
-        options.write_out(comparison_markdown(found).encode())
+        options.write_out(comparison_markdown(found).encode(), last=True)
     if not found.comparable:
         fail(found.reason)
         ctx.exit(1)
@@ -188,4 +188,4 @@ def audit(directory: str, baseline: str, form: str) -> None:
     else:
         from farm.report.qualification import audit_markdown
 
-        options.write_out(audit_markdown(found).encode())
+        options.write_out(audit_markdown(found).encode(), last=True)

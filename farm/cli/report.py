@@ -121,7 +121,7 @@ def command(
     title = given["title"] or _title(runs)
     programs = _runners(ctx, runs, given) if given["run_programs"] else {}
     text = _rendered(given["kind"], title, envelope, runs, board, programs)
-    deliver.deliver(text, given["output"])
+    deliver.deliver(text, given["output"], last=not summary)
     if summary:
         deliver.add_summary(summary, render_step_summary(envelope, title=title))
     ctx.exit(_exit_code(opened))

@@ -13,7 +13,14 @@ from farm.wiring import open_store
 
 @click.command()
 @options.store
-@click.option("--shard", "shards", required=True, multiple=True, metavar="NAME", help="Which one.")
+@click.option(
+    "--shard",
+    "shards",
+    required=True,
+    multiple=True,
+    metavar="NAME",
+    help="Which one; repeat for more.",
+)
 @options.quiet
 def command(store: str, shards: tuple[str, ...], quiet: bool) -> None:
     """Open a quarantined shard again, with a clean count of attempts; then the run goes on."""

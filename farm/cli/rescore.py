@@ -6,7 +6,7 @@ from typing import Unpack
 
 import click
 
-from farm.cli import options
+from farm.cli import again, options
 from farm.cli.kinds import FilledPath
 from farm.cli.main import fail
 from farm.cli.overwriting import check_written
@@ -45,6 +45,7 @@ def command(
     from farm.runtime.settings import RunSettings
     from farm.runtime.verdicts import rescoring
 
+    again.remember(ctx)
     check_written(into, option="--into", stores=[store], inputs={})
     with Log(environment=read_environment(), quiet=quiet) as log:
         old = ctx.with_resource(open_store(store))

@@ -26,7 +26,12 @@ def sandbox() -> None:
 def probe() -> None:
     """Attack the isolation this machine grants and print what held."""
     with Sandbox(Settings(allow_unisolated=True), slots=1) as runner:
-        click.echo(json.dumps(runner.probe(), indent=2))
+        found = runner.probe()
+    _print(found)
+
+
+def _print(value: object) -> None:
+    options.write_out(json.dumps(value, indent=2).encode() + b"\n", last=True)
 
 
 def _in_range(ctx: click.Context, option: click.Parameter, value: float) -> float:
@@ -59,7 +64,7 @@ def run(
         code = file.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise SpecError(
-            f"{file.name!r} is not UTF-8 text: byte {error.start} does not fit"
+            f"{file.name!r} is not UTF-8 text: byte {error.start + 1} does not fit"
         ) from error
     work = checked_work(code, assertions, timeout_s=timeout_s, entry_point=entry_point)
     settings = Settings(
@@ -69,7 +74,7 @@ def run(
     )
     with Sandbox(settings, slots=1) as runner:
         result = runner.run(work)
-    click.echo(json.dumps(msgspec.to_builtins(result), indent=2))
+    _print(msgspec.to_builtins(result))
     sys.exit(0 if result.outcome == "pass" else 1)
 
 

@@ -59,7 +59,8 @@ def score(
         kept = ("metric", "version", "post_process", "score", "correct", "outcome")
         told = {name: told[name] for name in kept}
     # arguments that were no UTF-8 arrive as lone surrogates, which no output can carry
-    options.write_out(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+    line = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    options.write_out(line, last=True)
 
 
 def _run(

@@ -82,9 +82,10 @@ def command(
                 give_back(opened, lease, reason="the worker was interrupted")
             raise
     if done is None or done.receipt is None:
-        _say(claimed=False)
+        _say(last=True, claimed=False)
         return
     _say(
+        last=True,
         claimed=True,
         shard=done.shard,
         version=done.version,
@@ -94,5 +95,5 @@ def command(
     )
 
 
-def _say(**fields: object) -> None:
-    options.print_line(fields)
+def _say(*, last: bool = False, **fields: object) -> None:
+    options.print_line(fields, last=last)

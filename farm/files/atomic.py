@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
@@ -21,6 +22,9 @@ from farm.errors import Corrupt, OutcomeUnknown, StorageError, StorageFull
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # errnos by which a file system says that it cannot do a full flush, not that one failed
 _NO_FULL_FLUSH = {errno.ENOTSUP, errno.ENOTTY, errno.EINVAL, errno.ENODEV}
+# errnos by which opening says that there is something, and no file
+_NO_FILE = {errno.EISDIR: "a folder", errno.ELOOP: "a link", errno.ENXIO: "a pipe or device"}
+_INSTEAD = "where a file was written"
 _counter = count(1)
 # a killed process leaves its temporary files, and in a container the next one has the same pid
 _process = os.urandom(4).hex()
@@ -129,13 +133,14 @@ class Folder:
     def read(self, name: str) -> bytes:
         """Read a whole file; raises `FileNotFoundError`, or `StorageError` on anything else.
 
-        A folder in its place is damage: `Corrupt`.
+        Anything in its place that is no file is damage: `Corrupt`.
         """
         path = self._at(name)
-        with storage_errors(path, passing=(FileNotFoundError,)), no_folder(path):
-            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.fd)
-            with open(fd, "rb") as file:
-                return file.read()
+        with (
+            storage_errors(path, passing=(FileNotFoundError,)),
+            open(open_written(path, dir_fd=self.fd), "rb") as file,
+        ):
+            return file.read()
 
     def _write_temporary(self, name: str, pieces: Iterable[bytes], *, mode: int = 0o600) -> str:
         temporary = f".{name}.{os.getpid()}.{_process}.{next(_counter)}.tmp"
@@ -204,13 +209,28 @@ def storage_errors(path: str, *, passing: tuple[type[OSError], ...] = ()) -> Ite
         raise storage_error(path, error) from error
 
 
-@contextlib.contextmanager
-def no_folder(path: str) -> Iterator[None]:
-    """Call it damage where a folder stands in place of a file that was written."""
+def open_written(path: str, flags: int = os.O_RDONLY, *, dir_fd: int | None = None) -> int:
+    """Open a file of a store and give its descriptor; `dir_fd` is of the folder that `path` is in.
+
+    Raises `Corrupt` where a link, a folder, a pipe or a device stands in its place: farm writes
+    files, and to wait for a pipe or to follow a link is to believe somebody else. What else the
+    operating system says of it passes.
+    """
+    name = path if dir_fd is None else os.path.basename(path)
+    # a pipe would be waited for; to a file it means nothing
+    flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        yield
-    except IsADirectoryError as error:
-        raise Corrupt(path=path, reason="a folder, where a file was written") from error
+        fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        raise Corrupt(path=path, reason=f"{_NO_FILE[error.errno]}, {_INSTEAD}") from error
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        found = "a folder" if stat.S_ISDIR(mode) else "a pipe or device"
+        raise Corrupt(path=path, reason=f"{found}, {_INSTEAD}")
+    return fd
 
 
 def storage_error(path: str, error: OSError) -> StorageError:

@@ -71,7 +71,7 @@ def _walk(data: bytes | bytearray) -> Elements:
         position = skip(position + 1)
     rest = skip(position + 1)
     if rest < len(text):
-        return broken(trailing(f"byte {rest}"), whole=True)
+        return broken(trailing(f"byte {rest + 1}"), whole=True)
     return Elements(items=items)
 
 
@@ -92,7 +92,7 @@ def too_deep() -> Breach:
 def _no_separator(position: int, found: str) -> Breach:
     if not found:
         return _cut()
-    detail = f"a comma or ] is expected at byte {position}, found {found!r}: mend the array"
+    detail = f"a comma or ] is expected at byte {position + 1}, found {found!r}: mend the array"
     return Breach(field="", rule="bad_json", detail=detail)
 
 
@@ -101,7 +101,7 @@ def _unreadable(error: ValueError | RecursionError, end: int) -> Breach:
         return too_deep()
     if error.pos >= end or error.msg.startswith("Unterminated string"):
         return _cut()
-    detail = f"is not JSON at byte {error.pos}, {error.msg.lower()}: mend the record"
+    detail = f"is not JSON at byte {error.pos + 1}, {error.msg.lower()}: mend the record"
     return Breach(field="", rule="bad_json", detail=detail)
 
 

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,8 +32,16 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
 _ID_FIRST: Final = b'{"id":"",'
 
 
-def examine(data: bytes, rules: Rules, *, cut: bool = False) -> Case | list[Breach]:
-    """Return the case that a record's bytes stand for, or every rule they break.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A record that is no case: every rule it breaks, and its id where that breaks none."""
+
+    breaches: Sequence[Breach]
+    id: str = ""  # "" where it has none, or one that is itself at fault
+
+
+def examine(data: bytes, rules: Rules, *, cut: bool = False) -> Case | Broken:
+    """Return the case that a record's bytes stand for, or what is wrong with it.
 
     `cut` says that the file ended before the record's line did: a record that breaks off is
     then called truncated. A record that is no JSON object has one breach; of an object all
@@ -40,11 +49,12 @@ def examine(data: bytes, rules: Rules, *, cut: bool = False) -> Case | list[Brea
     """
     parsed = _parse(data, cut=cut)
     if isinstance(parsed, Breach):
-        return [parsed]
+        return Broken(breaches=[parsed])
     if not isinstance(parsed.value, dict):
         if isinstance(parsed.value, Constant):
-            return [_nan("", parsed.value.word)]
-        return [_bad_type("", f"a record must be an object, this is {_kind(parsed.value)}")]
+            return Broken(breaches=[_nan("", parsed.value.word)])
+        wrong = _bad_type("", f"a record must be an object, this is {_kind(parsed.value)}")
+        return Broken(breaches=[wrong])
     given, breaches = lay_out(parsed.value, rules)
     breaches += [_duplicate_key(name) for name in parsed.repeated]
     values: dict[str, object] = {}
@@ -58,7 +68,10 @@ def examine(data: bytes, rules: Rules, *, cut: bool = False) -> Case | list[Brea
     # one in a member that is dropped, or deep inside one, still makes the line no JSON
     if parsed.constants and not any(breach.rule == "nan" for breach in breaches):
         breaches.append(_nan("", parsed.constants[0]))
-    return breaches or _built(values)
+    if breaches:
+        sound = "id" in values and "id" not in parsed.repeated
+        return Broken(breaches=breaches, id=str(values["id"]) if sound else "")
+    return _built(values)
 
 
 def _built(values: dict[str, object]) -> Case:
@@ -83,7 +96,7 @@ def _parse(data: bytes, *, cut: bool) -> _Parsed | Breach:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        detail = f"byte {error.start} is not UTF-8: write the file as UTF-8"
+        detail = f"byte {error.start + 1} is not UTF-8: write the file as UTF-8"
         return Breach(field="", rule="bad_unicode", detail=detail)
     repeated: list[str] = []
     constants: list[str] = []

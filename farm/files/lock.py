@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from farm.errors import Busy, StorageError
-from farm.files.atomic import storage_errors
+from farm.files.atomic import open_written, storage_errors
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _FIRST_PAUSE_S = 0.0005
@@ -23,17 +23,20 @@ _COMMAND_BYTES = 200  # of a command line, enough to know it
 
 
 class FileLock:
-    """An exclusive advisory lock on `path`: a folder, or a file that is created when missing.
+    """An exclusive advisory lock on `path`: a file that is created when missing, or a folder.
 
-    The lock of a folder has no body, so it cannot say who holds it.
+    The lock of a folder has no body, so it cannot say who holds it. Raises `Corrupt` where
+    something else than a file stands in the place of one.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, folder: bool = False) -> None:
         self.path = path
-        self._is_folder = os.path.isdir(path)
-        flags = os.O_RDONLY if self._is_folder else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        self._is_folder = folder
         with storage_errors(path):
-            self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            if folder:
+                self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            else:
+                self._fd = open_written(path, os.O_RDWR | os.O_CREAT)
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free; raises `StorageError` where there are no locks."""

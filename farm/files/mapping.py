@@ -117,12 +117,10 @@ def _look_up(record: Mapping[str, object], path: str) -> tuple[str, bool, object
 
 
 def _unknown(name: str, *, mapped: bool) -> Breach:
-    detail = "is mapped from elsewhere" if mapped else "is no field of a case"
-    return Breach(
-        field=shown_name(name),
-        rule="unknown_field",
-        detail=f"{detail}: remove it, map it with --map, or drop it with --ignore-extra",
-    )
+    detail = "is no field of a case: remove it, map it with --map, or drop it with --ignore-extra"
+    if mapped:
+        detail = "is mapped from elsewhere: remove it, or drop it with --ignore-extra"
+    return Breach(field=shown_name(name), rule="unknown_field", detail=detail)
 
 
 def shown_name(name: str) -> str:

@@ -28,7 +28,7 @@ from farm.core.canonical import canonical, canonical_lines
 from farm.core.case import MAX_ID_BYTES, Breach, Case, broken_rules
 from farm.errors import Problem, SpecError
 from farm.files.elements import Elements, split_array
-from farm.files.exact import examine
+from farm.files.exact import Broken, examine
 from farm.files.lines import BLANK, LineBlock, LongLine, count_records, line_blocks, line_too_long
 from farm.files.mapping import Rules
 from farm.files.repeats import SeenIds
@@ -69,14 +69,13 @@ def read_cases(source: Source, rules: Rules = _PLAIN) -> Iterator[Batch]:
     seen = SeenIds()
     try:
         for block in _blocks(source, rules, problems):
-            batch = _batch(block, rules, problems)
-            seen.add(batch.ids)
+            batch = _batch(block, rules, problems, seen)
             if batch.cases and not problems.total:
                 yield batch
-        if suspects := seen.suspects():
-            _find_repeats(source, rules, suspects, problems)
     except SpecError as error:  # the source broke off: what was found before still counts
         problems.take(error)
+    if suspects := seen.suspects():
+        _find_repeats(source, rules, suspects, problems)
     problems.settle()
 
 
@@ -161,11 +160,16 @@ def _whole_array(source: Source) -> Elements:
     return split_array(data)
 
 
-def _batch(block: _Block, rules: Rules, problems: _Problems) -> Batch:
-    """Return the good cases of a block: all at once if nothing is wrong, else one by one."""
+def _batch(block: _Block, rules: Rules, problems: _Problems, seen: SeenIds) -> Batch:
+    """Return the good cases of a block: all at once if nothing is wrong, else one by one.
+
+    Notes the ids of all its records, also of those that something else is wrong with.
+    """
     if rules.plain and (batch := _sound_batch(block, rules)):
+        seen.add(batch.ids)
         return batch
     cases = []
+    broken_ids = []
     items = block.items
     last = block.first + len(items) - 1
     for number, item in enumerate(items, block.first):
@@ -173,10 +177,15 @@ def _batch(block: _Block, rules: Rules, problems: _Problems) -> Batch:
         found = _judge(item, rules, cut=cut)
         if isinstance(found, Case):
             cases.append(found)
-        else:
-            for breach in found:
+        elif found is not None:
+            for breach in found.breaches:
                 problems.add(breach, number)
-    return batch_of(cases)
+            if found.id:
+                broken_ids.append(found.id)
+    batch = batch_of(cases)
+    seen.add(batch.ids)
+    seen.add(broken_ids)
+    return batch
 
 
 def _sound_batch(block: _Block, rules: Rules) -> Batch | None:
@@ -215,10 +224,10 @@ def _one_a_line(block: LineBlock) -> list[Case]:
     return cases if len(cases) == len(block.starts) else []
 
 
-def _judge(item: bytes | msgspec.Raw, rules: Rules, *, cut: bool) -> Case | list[Breach]:
-    """Return the case one record stands for, or what is wrong with it; nothing if it is blank."""
+def _judge(item: bytes | msgspec.Raw, rules: Rules, *, cut: bool) -> Case | Broken | None:
+    """Return the case one record stands for, or what is wrong with it; None if it is blank."""
     if len(item) > rules.max_line_bytes:
-        return [line_too_long(len(item), limit=rules.max_line_bytes)]
+        return Broken(breaches=[line_too_long(len(item), limit=rules.max_line_bytes)])
     data = bytes(item)
     if rules.plain:
         try:
@@ -231,7 +240,7 @@ def _judge(item: bytes | msgspec.Raw, rules: Rules, *, cut: bool) -> Case | list
             if sound and structural_quotes(data) == quotes:
                 return case
     if not data.strip(BLANK):
-        return []
+        return None
     return examine(data, rules, cut=cut)
 
 
@@ -253,14 +262,18 @@ def _find_repeats(
     """Read the input again and name every id that repeats, with its first place."""
     first_places: dict[str, int] = {}
     ignored = _Problems(source)
-    for block in _blocks(source, rules, ignored):
-        for number, item in enumerate(block.items, block.first):
-            found = _judge(item, rules, cut=False)
-            if not isinstance(found, Case) or hash(found.id) not in suspects:
-                continue
-            first = first_places.setdefault(found.id, number)
-            if first != number:
-                problems.add(_duplicate_id(found.id, source.unit, first, rules), number)
+    try:
+        for block in _blocks(source, rules, ignored):
+            for number, item in enumerate(block.items, block.first):
+                found = _judge(item, rules, cut=False)
+                if not (found and found.id) or hash(found.id) not in suspects:
+                    continue
+                first = first_places.setdefault(found.id, number)
+                if first != number:
+                    problems.add(_duplicate_id(found.id, source.unit, first, rules), number)
+    except SpecError as error:
+        if not problems.total:  # else it broke off the first time as well, which was told
+            problems.take(error)
 
 
 def _duplicate_id(id: str, unit: str, first: int, rules: Rules) -> Breach:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from farm.errors import Corrupt, SpecError
-from farm.files.atomic import Folder, make_folders, storage_errors
+from farm.files.atomic import Folder, make_folders, open_written, storage_errors
 from farm.files.incarnation import is_alive
 
 FIXTURES = "fixtures"
@@ -102,7 +102,7 @@ def read_run(path: str) -> tuple[list[bytes], dict[str, Any]]:
     place = os.path.join(path, RESULTS_FILE)
     if not os.path.exists(place):
         raise SpecError(f"{path!r} holds no results.jsonl: give the --output of a qualification")
-    with storage_errors(place), open(place, "rb") as file:
+    with storage_errors(place), open(open_written(place), "rb") as file:
         lines = file.read().splitlines()
     document = os.path.join(path, PROVENANCE_FILE)
     try:

@@ -85,17 +85,58 @@ def must_spool(path: str) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def spool(stream: BinaryIO, path: str) -> None:
+def refuse_device(fd: int, path: str) -> None:
+    """Refuse what never ends, as /dev/zero, or is a whole disk; raises SpecError.
+
+    A terminal ends when a person says so, and /dev/null at once.
+    """
+    status = os.fstat(fd)
+    if stat.S_ISCHR(status.st_mode):
+        endless = status.st_rdev != os.stat(os.devnull).st_rdev and not os.isatty(fd)
+    else:
+        endless = stat.S_ISBLK(status.st_mode)
+    if endless:
+        _refuse(_name_of(path), "not_a_file", "is a device: give one file")
+
+
+def spool(stream: BinaryIO, path: str, *, given: str = STDIN, max_line_bytes: int) -> None:
     """Copy a stream that can be read only once to a new file at `path`, mode 0600.
 
-    The copy is not synced: it is scratch, and the caller removes it. Raises SpecError when the
-    stream cannot be read, StorageError when the disk will not take the copy.
+    The copy is not synced: it is scratch, and the caller removes it. What is no input by its
+    first block, or by a first line longer than any record, is not copied to its end, which it may
+    not have. `given` is what the user called it, as in `find_source`. Raises SpecError for such a
+    stream and for one that cannot be read, StorageError when the disk will not take the copy.
     """
+    lines = ended = False
     with FreshFile(path) as copy:
         while block := _next_of(stream):
             copy.write(block)
             if len(block) < BLOCK_BYTES and stream.isatty():
                 return  # its end was met; a terminal would be asked for another one
+            if copy.size == len(block) == BLOCK_BYTES:
+                lines = _begins_with_lines(path, given)
+            ended = ended or b"\n" in block
+            if lines and not ended and copy.size > max_line_bytes:
+                detail = (
+                    f"is over {max_line_bytes} bytes long, and the rest was not read: shorten it "
+                    "or raise --max-text-bytes"
+                )
+                breach = Breach(field="", rule="line_too_long", detail=detail)
+                raise SpecError(problems=[problem_in(_name_of(given), breach, place="line 1")])
+
+
+def _begins_with_lines(copy: str, given: str) -> bool:
+    """Tell by the first block of an input whether it is plain JSON Lines; raises if it is none.
+
+    What may be mended by the blocks behind it is left to whoever has them all.
+    """
+    try:
+        source = find_source(copy, spooled_from=given)
+    except SpecError as error:
+        if {problem.rule for problem in error.problems} & {"wrong_format", "bad_unicode"}:
+            raise
+        return False
+    return source.form == "lines" and not source.compression
 
 
 def _next_of(stream: BinaryIO) -> bytes:
@@ -113,7 +154,7 @@ def find_source(path: str, *, spooled_from: str = "") -> Source:
     `empty_file`, `wrong_format`, `bad_unicode`, and what decompression can find.
     """
     given = spooled_from or path
-    name = "<stdin>" if given == STDIN else _shown(given)
+    name = _name_of(given)
     stem, packing = os.path.splitext(given.lower())
     compression = _PACKINGS.get(packing, "")
     if compression:
@@ -122,6 +163,8 @@ def find_source(path: str, *, spooled_from: str = "") -> Source:
         compression = _packing_by_magic(path, name)
     head = _head(path, name, compression)
     form = _FORMS.get(packing)
+    if not compression:
+        _refuse_packed(head, given, name)
     _refuse_other_form(head, form, name)
     return Source(
         path=path,
@@ -131,7 +174,10 @@ def find_source(path: str, *, spooled_from: str = "") -> Source:
     )
 
 
-def _shown(path: str) -> str:
+def _name_of(path: str) -> str:
+    """Give what messages call an input."""
+    if path == STDIN:
+        return "<stdin>"
     return path if path.isprintable() else repr(path)
 
 
@@ -201,6 +247,16 @@ def _head(path: str, name: str, compression: Compression) -> bytes:
             if head := block.lstrip(_BLANK):
                 return head
     _refuse(name, "empty_file", "holds no record: give at least one")
+
+
+def _refuse_packed(head: bytes, given: str, name: str) -> None:
+    """Refuse a compressed file whose name says that it is none."""
+    for magic, packing in _MAGIC:
+        if head.startswith(magic):
+            whole = "gzip" if packing == "gz" else "zstd"
+            way_out = f"name it {os.path.splitext(given)[1]}.{packing}"
+            _refuse(name, "wrong_format", f"is compressed by {whole}, its name says it is not: "
+                    f"{way_out}")  # fmt: skip
 
 
 def _refuse_other_form(head: bytes, form: Form | None, name: str) -> None:

@@ -9,13 +9,24 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Callable
 
 STDERR = 2
 
 
-def write_stream(fd: int, data: bytes) -> None:
-    """Write all of `data`, also to a pipe that does not block and takes a piece at a time."""
+def write_stream(fd: int, data: bytes, *, before_last: Callable[[], None] | None = None) -> None:
+    """Write all of `data`, also to a pipe that does not block and takes a piece at a time.
+
+    `before_last` is called when nothing is left to wait for: the stream is ready to take the rest.
+    """
     rest = memoryview(data)
+    if before_last is not None:
+        # a pipe that is ready takes so much at once; a terminal may have room for a byte alone
+        piece = 1 if os.isatty(fd) else select.PIPE_BUF
+        write_stream(fd, data[:-piece])
+        select.select([], [fd], [])
+        before_last()
+        rest = rest[-piece:]
     while rest:
         try:
             rest = rest[os.write(fd, rest) :]

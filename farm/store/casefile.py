@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from farm.errors import Corrupt, StorageError
+from farm.files.atomic import open_written
 
 CASES_NAME: Final = "cases.jsonl"
 ORDER_NAME: Final = "cases.order"
@@ -50,7 +51,7 @@ class StagedCases(Struct, frozen=True, kw_only=True):
 def open_to_read(path: str) -> int:
     """Return a descriptor of one of the store's files, to be closed by the caller."""
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return open_written(path)
     except FileNotFoundError as error:
         raise Corrupt(path=path, reason="is missing") from error
     except OSError as error:
@@ -75,7 +76,5 @@ def read_extent(fd: int, path: str, extent: Extent) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _unreadable(path: str, error: OSError) -> StorageError | Corrupt:
-    if isinstance(error, IsADirectoryError):
-        return Corrupt(path=path, reason="a folder, where a file was written")
+def _unreadable(path: str, error: OSError) -> StorageError:
     return StorageError(path=path, reason=f"cannot be read, {error.strerror or error}".lower())

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import stat
 from typing import Final
 
 import msgspec
@@ -33,7 +32,7 @@ from farm.core.cost import (
 )
 from farm.core.generation import Generation, Request
 from farm.errors import Corrupt, SpecError, StorageError
-from farm.files.atomic import full_sync, storage_error, storage_errors, write_fully
+from farm.files.atomic import full_sync, open_written, storage_error, storage_errors, write_fully
 from farm.files.incarnation import current_incarnation, is_gone
 
 _DIGEST_LENGTH: Final = 16  # hex digits; enough to tell the requests of one run apart
@@ -63,10 +62,7 @@ class CostLedger:
         self._turn_is_ending = False  # whether somebody will see to that
         self._broken = ""
         with storage_errors(path):
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._fd = os.open(path, flags, 0o600)
-            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-                raise StorageError(path=path, reason="not a regular file")
+            self._fd = open_written(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         self._entries = _Entries(path, self._fd, CostFold())
         self._entries.catch_up()
         self._check_currency()
@@ -221,7 +217,7 @@ class CostLedger:
 
 def read_spending(path: str) -> tuple[dict[str, Spending], str]:
     """Sum up a ledger without adding to it, by model; give the currency of its money as well."""
-    with storage_errors(path), open(path, "rb", buffering=0) as file:
+    with storage_errors(path), open(open_written(path), "rb", buffering=0) as file:
         entries = _Entries(path, file.fileno(), CostFold())
         entries.catch_up()
     return entries.fold.spending(gone=is_gone), entries.currency

@@ -35,7 +35,7 @@ from farm.core.plan import Plan, Shard, decode_plan
 from farm.core.progress import fold, missing_events
 from farm.core.receipt import ReceiptReference, check_bytes, receipt_name
 from farm.errors import Corrupt, Fenced, SpecError
-from farm.files.atomic import Folder, no_folder, storage_errors
+from farm.files.atomic import Folder, open_written, storage_errors
 from farm.files.lock import FileLock
 from farm.store.casefile import CASES_NAME, open_to_read, read_extent
 from farm.store.journal import Journal
@@ -134,6 +134,7 @@ class DirectoryStore:
                 self._confirm()
                 return Committed(ledger=new, outcomes=outcomes, events=[])
             self._journal.catch_up(ledger, self._cases)
+            self._journal.open()
             new = msgspec.structs.replace(new, previous=checksum)
             self._write(new)
             notes = narrate_all(changes, outcomes, before=ledger, cases=self._cases)
@@ -214,7 +215,7 @@ class DirectoryStore:
     def events_size(self) -> int:
         """Give the size of the event file in bytes, to tell whether it has grown; 0 without one."""
         try:
-            return os.stat(EVENTS_FILE, dir_fd=self._folder.fd).st_size
+            return os.stat(EVENTS_FILE, dir_fd=self._folder.fd, follow_symlinks=False).st_size
         except FileNotFoundError:
             return 0
 
@@ -306,8 +307,8 @@ class DirectoryStore:
 
     def _open_snapshot(self) -> None:
         self._forget()
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._snapshot_fd = os.open(LEDGER_FILE, flags, dir_fd=self._folder.fd)
+        path = os.path.join(self.path, LEDGER_FILE)
+        self._snapshot_fd = open_written(path, dir_fd=self._folder.fd)
         self._seen = _look_of(os.fstat(self._snapshot_fd))
 
     def _forget(self) -> None:
@@ -340,7 +341,7 @@ def _look_of(status: os.stat_result) -> tuple[int, ...]:
 def _must_be_there(path: str) -> Iterator[None]:
     """Translate what the operating system says of a file that the store counts on."""
     try:
-        with storage_errors(path, passing=(FileNotFoundError,)), no_folder(path):
+        with storage_errors(path, passing=(FileNotFoundError,)):
             yield
     except FileNotFoundError as error:
         raise Corrupt(path=path, reason="missing, and the run counts on it") from error

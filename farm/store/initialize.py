@@ -34,8 +34,8 @@ from farm.files.incarnation import is_alive
 from farm.files.lock import FileLock
 from farm.files.mapping import Rules
 from farm.files.records import count_cases, read_cases
-from farm.files.source import Source, find_source, must_spool, spool
-from farm.store.casefile import CASES_NAME, ORDER_NAME, StagedCases
+from farm.files.source import Source, find_source, must_spool, refuse_device, spool
+from farm.store.casefile import CASES_NAME, ORDER_NAME, StagedCases, open_to_read
 from farm.store.casewriter import write_cases
 from farm.store.directory import (
     LEDGER_FILE,
@@ -73,7 +73,9 @@ def check_request(plan: Plan, request: Request, *, store: str) -> None:
     if request.input is not None:
         with contextlib.ExitStack() as stack:
             folder = _scratch(store, stack) if must_spool(request.input) else ""
-            dataset = _digest_as_before(_source(request.input, folder), request, store=store)
+            dataset = _digest_as_before(
+                _source(request.input, folder, request.rules), request, store=store
+            )
     given = Identity(
         dataset_sha256=dataset,
         shards=stored.shards if request.shards is None else request.shards,
@@ -159,7 +161,7 @@ def _moved_from(staging: str) -> set[str]:
 
 def _clear_leftovers(path: str) -> None:
     """Remove the parts that killed inits have moved, while their staging tells whose they are."""
-    lock, folder = FileLock(path), Folder(path)
+    lock, folder = FileLock(path, folder=True), Folder(path)
     try:
         with lock.held(timeout_s=_LOCK_TIMEOUT_S):
             for staging in stagings(path, alive=is_alive):
@@ -176,7 +178,7 @@ def _late(path: str) -> SpecError:
 def _stage(staging: str, request: Request, *, default_scorer: ScorerName) -> Plan:
     if request.input is None:
         raise SpecError("a new store needs an input: give --input FILE")
-    source = _source(request.input, staging)
+    source = _source(request.input, staging, request.rules)
     shards = _shard_count(source, request)
     staged = write_cases(read_cases(source, request.rules), shards=shards, directory=staging)
     plan = make_plan(
@@ -199,7 +201,7 @@ def _stage_copy(staging: str, original: DirectoryStore, *, scorer: ScorerName) -
     for name in (CASES_NAME, ORDER_NAME):
         path = os.path.join(original.path, name)
         with FreshFile(os.path.join(staging, name)) as copy, storage_errors(path):
-            with open(path, "rb") as source:
+            with open(open_to_read(path), "rb") as source:
                 while block := source.read(_COPY_BYTES):
                     copy.write(block)
             copy.sync()
@@ -252,14 +254,16 @@ def _shards(staged: StagedCases) -> tuple[Shard, ...]:
     )
 
 
-def _source(input: str, folder: str) -> Source:
+def _source(input: str, folder: str, rules: Rules) -> Source:
     """Find the input; one that can be read only once is copied into `folder` first."""
     if not must_spool(input):
         return find_source(input)
     copy = os.path.join(folder, "input")
     with contextlib.ExitStack() as stack:
         fd = 0 if input == "-" else stack.enter_context(open(input, "rb")).fileno()
-        spool(stack.enter_context(open(fd, "rb", closefd=False)), copy)
+        refuse_device(fd, input)
+        stream = stack.enter_context(open(fd, "rb", closefd=False))
+        spool(stream, copy, given=input, max_line_bytes=rules.max_line_bytes)
     return find_source(copy, spooled_from=input)
 
 
@@ -290,7 +294,9 @@ def _move_into_place(path: str, staging: str, plan: Plan) -> None:
 
     When that fails before the plan is there, those renamed are removed again.
     """
-    lock = FileLock(path)  # on the folder itself: a failed init must not leave a lock file
+    lock = FileLock(
+        path, folder=True
+    )  # on the folder itself: a failed init must not leave a lock file
     folder, staged = Folder(path), Folder(staging)
     try:
         with lock.held(timeout_s=_LOCK_TIMEOUT_S):

@@ -17,7 +17,7 @@ from farm.core.event import MAX_LINE_BYTES, Event, Note, decode_event, encode_ev
 from farm.core.ledger import Ledger
 from farm.core.progress import fold, missing_events
 from farm.errors import Corrupt
-from farm.files.atomic import no_folder, storage_errors, write_fully
+from farm.files.atomic import open_written, storage_errors, write_fully
 
 _TAIL_BYTES = 4 * MAX_LINE_BYTES  # holds the last whole line and a torn one behind it
 
@@ -52,7 +52,7 @@ class Journal:
         """Stamp and append `notes`; no notes leave the file as it is."""
         if not notes:
             return []
-        self._open()
+        self.open()
         with storage_errors(self.path):
             size = os.fstat(self._fd).st_size
             if size != self._size:  # somebody else wrote since, or this is our first append
@@ -85,11 +85,11 @@ class Journal:
             os.close(self._fd)
             self._fd = -1
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Open the file to append to it; a commit that cannot be told of must not be made."""
         if self._fd < 0:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            with storage_errors(self.path), no_folder(self.path):
-                self._fd = os.open(self.path, flags, 0o600)
+            with storage_errors(self.path):
+                self._fd = open_written(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
 
     def _settle(self, size: int) -> int:
         """Cut a torn last line and find the last number; gives the size that is left."""
@@ -122,8 +122,7 @@ def read_events(path: str) -> Iterator[Event]:
     try:
         with (
             storage_errors(path, passing=(FileNotFoundError,)),
-            no_folder(path),
-            open(path, "rb") as file,
+            open(open_written(path), "rb") as file,
         ):
             read_line = partial(file.readline, MAX_LINE_BYTES + 1)
             for number, line in enumerate(iter(read_line, b""), start=1):
@@ -148,8 +147,7 @@ def last_seq(path: str) -> int:
     try:
         with (
             storage_errors(path, passing=(FileNotFoundError,)),
-            no_folder(path),
-            open(path, "rb") as file,
+            open(open_written(path), "rb") as file,
         ):
             line, _ = _last_line(file.fileno(), path=path)
     except FileNotFoundError:

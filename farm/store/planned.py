@@ -15,7 +15,7 @@ from farm.core.ledger import encode_ledger
 from farm.core.partition import shard_index
 from farm.core.plan import Plan, decode_plan, encode_plan, first_ledger
 from farm.errors import IdentityMismatch, SpecError
-from farm.files.atomic import Folder, make_folders, storage_errors
+from farm.files.atomic import Folder, make_folders, open_written, storage_errors
 from farm.files.lock import FileLock
 from farm.store.casefile import CASES_NAME, ORDER_NAME
 from farm.store.directory import LEDGER_FILE, LOCK_FILE, PLAN_FILE, RECEIPTS, RUN_LOCK_FILE
@@ -63,7 +63,7 @@ def ensure_planned(
 
 def _check_same(path: str, plan: Plan) -> None:
     place = os.path.join(path, PLAN_FILE)
-    with storage_errors(place), open(place, "rb") as file:
+    with storage_errors(place), open(open_written(place), "rb") as file:
         stored = decode_plan(file.read(), path=place)
     if stored.run_id != plan.run_id:
         raise IdentityMismatch(

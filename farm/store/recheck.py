@@ -17,6 +17,8 @@ import msgspec
 
 from farm.core.cost import Entry, Opened
 from farm.core.generation import decode_generation
+from farm.errors import Corrupt
+from farm.files.atomic import open_written
 from farm.store.cache import checksum_of
 
 _SHOWN: Final = 20  # faults of one file that are told one by one
@@ -31,7 +33,7 @@ def ledger_problems(path: str) -> Iterator[str]:
     bad: list[int] = []
     suspect = 0
     try:
-        with open(path, "rb") as file:
+        with open(open_written(path), "rb") as file:
             for number, line in enumerate(file, start=1):
                 entry = _entry_of(line)
                 if suspect and not isinstance(entry, Opened):
@@ -41,6 +43,9 @@ def ledger_problems(path: str) -> Iterator[str]:
         return
     except OSError as error:
         yield f"{path}: cannot be read: {error.strerror}"
+        return
+    except Corrupt as error:
+        yield str(error)
         return
     yield from _told(path, [f"line {number} is not an entry" for number in bad])
 

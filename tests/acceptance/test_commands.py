@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ from tests.acceptance.shell import (
     wait_for,
 )
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "help"
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "help"
+TASKS = str(ROOT / "samples" / "tasks.jsonl")
+MOCKS = str(ROOT / "configs" / "models" / "offline.toml")
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +144,34 @@ def test_a_pipe_for_the_log_that_nobody_reads_is_refused(tmp_path: Path) -> None
     assert (done.code, done.out) == (2, b"")
     assert "nobody reads this pipe" in done.failures[0]
     assert not store.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "folder", "message"),
+    [
+        ("here", "", "log file '{}/here': is a directory: name a file"),
+        ("none/log", "", "log file '{}/none/log': its directory does not exist: make it first"),
+        ("file/log", "", "log file '{}/file/log': what should be its directory is a file: name "
+         "another"),
+        ("", "here", "log file '{}/here/store.jsonl': is a directory: name a file"),
+        ("", "file/below", "FARM_LOG_DIR: '{}/file/below' lies below a file: name another "
+         "directory"),
+    ],
+)  # fmt: skip
+def test_a_log_that_has_no_place_is_wrong_usage(
+    file: str, folder: str, message: str, tmp_path: Path
+) -> None:
+    """No disk is to be mended, and nothing was made."""
+    (tmp_path / "here" / "store.jsonl").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    given = ("init", "--store", str(tmp_path / "store"), "--input", SAMPLE)
+    done = farm(
+        *given,
+        *(("--log-file", str(tmp_path / file)) if file else ()),
+        variables={"FARM_LOG_DIR": str(tmp_path / folder)} if folder else {},
+    )
+    assert (done.code, done.failures) == (2, [f"farm: {message.format(tmp_path)}"])
+    assert not (tmp_path / "store").exists()
 
 
 def limited(limit: int) -> Callable[[], None]:
@@ -496,7 +528,7 @@ def test_a_slow_reader_that_does_not_block_gets_all_of_it(finished: str) -> None
 
 
 def test_verify_survives_a_store_without_its_receipts(finished: str, tmp_path: Path) -> None:
-    """Every receipt that the ledger counts on is a problem of its own."""
+    """What all its shards miss is missing once."""
     store = tmp_path / "store"
     (store / "empty").mkdir(parents=True)
     (store / "empty").rmdir()
@@ -506,6 +538,8 @@ def test_verify_survives_a_store_without_its_receipts(finished: str, tmp_path: P
     found = farm("verify", "--store", str(store))
     assert found.code == 1
     assert found.json["ok"] is False
+    (problem,) = found.json["problems"]
+    assert problem.startswith(f"{store}/receipts: missing, or no folder")
 
 
 def test_a_second_supervisor_is_told_who_holds_the_store(tmp_path: Path) -> None:
@@ -538,3 +572,32 @@ def test_events_go_on_after_a_supervisor_was_killed(tmp_path: Path) -> None:
     completed = [event["shard"] for event in events if event["event"] == "shard.completed"]
     assert sorted(completed) == ["shard-0", "shard-1", "shard-2", "shard-3"]
     assert len({event["invocation_id"] for event in events}) >= 2
+
+
+@pytest.mark.parametrize("command", ["run", "eval", "rescore"])
+def test_all_that_one_command_tells_carries_one_id(command: str, tmp_path: Path) -> None:
+    """`invocation_id` is random, one a command; the commands after it have others."""
+    store, old = str(tmp_path / "store"), str(tmp_path / "old")
+    given = {
+        "run": ("--store", store, "--input", SAMPLE),
+        "eval": ("--store", store, "--tasks", TASKS, "--models", MOCKS),
+        "rescore": ("--store", old, "--scorer", "exact_match", "--into", store),
+    }[command]
+    if command == "rescore":
+        assert farm("init", "--store", old, "--input", SAMPLE).code == 0
+    done = farm(command, *given)
+    told = [event["event"] for event in done.events]
+    assert told[0] == "store.initialized"
+    kept = farm("events", "--store", store).lines
+    assert [event["event"] for event in kept] == told
+    assert len({event["invocation_id"] for event in done.events + kept}) == 1
+
+
+def test_each_command_has_an_id_of_its_own(tmp_path: Path) -> None:
+    """What each of them told stands together, told apart from what others did to the store."""
+    store = initialized(tmp_path, shards=4)
+    assert farm("worker", "--store", store, "--worker-id", "by-hand").code == 0
+    assert farm("run", "--store", store).code == 0
+    events = farm("events", "--store", store).lines
+    ids = [told for told, _ in groupby(event["invocation_id"] for event in events)]
+    assert len(ids) == len(set(ids)) == 3

@@ -50,7 +50,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     program.write_bytes(b"x = '\xff'")
     done = CliRunner().invoke(sandbox, ["run", str(program), "--assert", "assert True"])
     assert isinstance(done.exception, SpecError)
-    assert "byte 5 does not fit" in str(done.exception)
+    assert "byte 6 does not fit" in str(done.exception)
 
 
 @pytest.mark.parametrize("seconds", ["31", "0", "-1", "nan", "inf"])
@@ -67,12 +67,13 @@ def test_a_time_outside_the_range_is_a_wrong_command_line(seconds: str, tmp_path
 @pytest.mark.parametrize(
     ("command", "left"),
     [
-        ("sandbox", "nothing of it is kept, start again with: farm"),
+        ("sandbox", "nothing was changed, start again with: farm"),
+        ("events", "nothing was changed, start again with: farm"),
         ("worker", "everything finished is kept, continue with: farm"),
     ],
 )
 def test_an_interrupted_command_says_what_is_kept(command: str, left: str) -> None:
-    """Of a program judged by hand nothing is; of a store everything that was finished."""
+    """Of a store everything that was finished; what makes nothing has nothing to keep."""
     ctx = click.Context(click.Group())
     ctx.invoked_subcommand = command
     assert way_on(ctx).startswith(left)

@@ -40,27 +40,32 @@ def test_the_run_id_is_sixteen_digits_of_the_digest_of_the_identity() -> None:
 
 
 OTHERS = [
-    ("dataset_sha256", replace(IDENTITY, dataset_sha256="0" * 64), SAMPLE_DATASET, "0" * 64),
-    ("shards", replace(IDENTITY, shards=5), 4, 5),
+    (
+        "dataset_sha256",
+        replace(IDENTITY, dataset_sha256="0" * 64),
+        repr(SAMPLE_DATASET),
+        repr("0" * 64),
+    ),
+    ("shards", replace(IDENTITY, shards=5), "4", "5"),
     (
         "scorer",
         replace(IDENTITY, scorer=ScorerName(name="normalized_match", version="2")),
-        "normalized_match v1",
-        "normalized_match v2",
+        "'normalized_match v1'",
+        "'normalized_match v2'",
     ),
-    ("models", replace(IDENTITY, models=("m",)), (), ("m",)),
+    ("models", replace(IDENTITY, models=("m", "n")), "none", "'m', 'n'"),
 ]
 
 
 @pytest.mark.parametrize(("field", "other", "stored", "given"), OTHERS)
 def test_another_identity_is_another_run_and_the_difference_is_named(
-    field: str, other: Identity, stored: object, given: object
+    field: str, other: Identity, stored: str, given: str
 ) -> None:
     assert run_id_of(other) != run_id_of(IDENTITY)
     with pytest.raises(IdentityMismatch) as refused:
         check_identity(IDENTITY, other, store="S")
     assert str(refused.value) == (
-        f"store 'S' was made for {field} {stored!r}, this command gives {given!r}; "
+        f"store 'S' was made for {field} {stored}, this command gives {given}; "
         "nothing was changed: use another --store, or the original input and options"
     )
 

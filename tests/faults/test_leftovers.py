@@ -199,16 +199,37 @@ def test_a_worker_by_hand_gives_back_a_shard_whose_receipt_has_its_name_taken(
 @pytest.mark.parametrize(
     "name",
     ["plan.json", "ledger.json", "events.jsonl", "cases.jsonl", "cases.order",
-     "receipts/shard-0.v1.json"],
+     "receipts/shard-0.v1.json", "lock", "run.lock"],
 )  # fmt: skip
-def test_a_folder_in_place_of_a_file_is_damage(name: str, tmp_path: Path) -> None:
-    """No disk to be mended: to run the same command again, as for a full one, changes nothing."""
+@pytest.mark.parametrize("found", ["a folder", "a link", "a pipe or device"])
+def test_what_is_no_file_in_place_of_one_is_damage(found: str, name: str, tmp_path: Path) -> None:
+    """No disk to be mended: to run the same command again, as for a full one, changes nothing.
+
+    A link is not followed, whatever it leads to, and a pipe is not waited for.
+    """
     store = make_store(str(tmp_path), shards=1)
     finish_by_hand(store)
-    os.unlink(f"{store}/{name}")
-    os.mkdir(f"{store}/{name}")
-    with pytest.raises(Corrupt, match=f"{name}: a folder, where a file was written"):
+    os.rename(f"{store}/{name}", f"{tmp_path}/former")
+    if found == "a folder":
+        os.mkdir(f"{store}/{name}")
+    elif found == "a link":
+        os.symlink(f"{tmp_path}/former", f"{store}/{name}")
+    else:
+        os.mkfifo(f"{store}/{name}")
+    with pytest.raises(Corrupt, match=f"{name}: {found}, where a file was written"):
         read_everything(store)
+
+
+def test_an_event_file_that_cannot_be_appended_to_stops_the_claim(tmp_path: Path) -> None:
+    """What is in the ledger is told in the events: a shard that was claimed untold is neither."""
+    store = make_store(str(tmp_path), shards=2)
+    os.rename(f"{store}/events.jsonl", f"{tmp_path}/former")
+    os.symlink(f"{tmp_path}/former", f"{store}/events.jsonl")
+    before = Path(f"{store}/ledger.json").read_bytes()
+    done = farm("worker", "--store", store, "--worker-id", "w")
+    assert done.returncode == 1
+    assert "events.jsonl: a link, where a file was written" in done.stderr
+    assert Path(f"{store}/ledger.json").read_bytes() == before
 
 
 def read_everything(store: str) -> None:
@@ -216,4 +237,6 @@ def read_everything(store: str) -> None:
         list(opened.events())
         opened.read_cases(opened.plan.shards[0])
         opened.read_receipt(opened.ledger().leases[0])
+        opened.run_lock().close()
+        opened.tell([])
     dataset_digests(store, [])

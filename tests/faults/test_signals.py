@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,12 +14,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from farm.files.lock import FileLock
 from farm.store.directory import DirectoryStore
 from tests.examples import states
-from tests.faults.runs import FARM, assert_complete, farm, follow, make_store, started
+from tests.faults.runs import FARM, assert_complete, farm, follow, make_store, started, write_cases
 
 CTRL_C = b"\x03"
+# how the last line that a command prints begins
+LAST_LINE = {
+    "run": b'{"schema_version":',
+    "score": b'{"metric":',
+    "report": b"}\n",
+    "demo": b'{"phase":"after_recovery",',
+}
 # become the foreground of the terminal on stdin, then the command
 ON_TERMINAL = (
     "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
@@ -206,22 +215,56 @@ def test_sigterm_to_the_whole_group_charges_nobody(tmp_path: Path) -> None:
     assert_goes_on_at_once(store)
 
 
-def test_sigterm_while_a_store_is_made_leaves_nothing(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    command = [*FARM, "init", "--store", str(store), "--input", "-", "--shards", "3"]
+@pytest.mark.parametrize("command", ["init", "run"])
+def test_sigterm_while_a_store_is_made_leaves_nothing_and_says_so(
+    command: str, tmp_path: Path
+) -> None:
+    """Nothing is kept then, and what was read of standard input is gone."""
+    given = [command, "--store", str(tmp_path / "store"), "--input", "-", "--shards", "3"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as init:
-        assert init.stdin is not None
-        case = {"id": "a", "prompt": "p", "expected": "x", "response": "x"}
-        init.stdin.write(json.dumps(case).encode() + b"\n")
-        init.stdin.flush()
+        [*FARM, *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as called:
+        assert called.stdin is not None
+        called.stdin.write(b'{"id":"a","prompt":"p","expected":"x","response":"x"}\n')
+        called.stdin.flush()
         end = time.monotonic() + 20
-        while not list(store.glob(".init-*/input")):
+        while not list(tmp_path.glob("store/.init-*/input")):
             assert time.monotonic() < end
             time.sleep(0.01)  # staging is all there is to be seen of an init
-        init.send_signal(signal.SIGTERM)
-        assert init.wait(20) == 143
-        assert init.stderr is not None
-        assert init.stderr.read().startswith(b"farm: interrupted by SIGTERM")
-    assert not store.exists()
+        called.send_signal(signal.SIGTERM)
+        assert called.wait(20) == 143
+        assert called.stderr is not None
+        assert called.stderr.read().decode() == (
+            "farm: interrupted by SIGTERM; nothing was made yet, "
+            f"start again with the same standard input: farm {shlex.join(given)}\n"
+        )
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "--store", "STORE", "--input", "CASES", "--quiet"),
+        ("score", "--metric", "exact_match", "--prediction", "a", "--target", "a"),
+        ("report", "--store", "STORE"),
+        ("demo", "--quiet"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_no_signal_changes_how_a_command_ends_once_its_result_is_out(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Its reader may signal it from then on: it has ended well, and is not called interrupted."""
+    store, cases = str(tmp_path / "store"), write_cases(str(tmp_path / "in.jsonl"), 4)
+    if command[0] == "report":
+        assert farm("run", "--store", store, "--input", cases, "--quiet").returncode == 0
+    given = [{"STORE": store, "CASES": cases}.get(word, word) for word in command]
+    with subprocess.Popen(
+        [*FARM, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as called:
+        assert called.stdout is not None
+        assert any(line.startswith(LAST_LINE[command[0]]) for line in called.stdout)
+        while called.poll() is None:
+            called.send_signal(signal.SIGTERM)
+            called.send_signal(signal.SIGINT)
+        assert (called.returncode, called.communicate()[1]) == (0, b"")

@@ -88,6 +88,19 @@ def test_a_report_that_finds_no_space_is_a_failure_in_one_line(tmp_path: Path) -
 
 
 @needs_dev_full
+@pytest.mark.parametrize("arguments", [["--version"], ["run", "--help"]], ids=" ".join)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_help_that_finds_no_space_names_standard_output(
+    arguments: list[str], unbuffered: str
+) -> None:
+    given = f'PYTHONUNBUFFERED={unbuffered} "$@" > /dev/full'
+    done = shell(given, sys.executable, "-m", "farm", *arguments)
+    assert done.returncode == 3
+    assert_one_line(done.stderr)
+    assert done.stderr.startswith("farm: standard output: no space left on device")
+
+
+@needs_dev_full
 @pytest.mark.parametrize("where", ["2> /dev/full", "--log-file /dev/full"])
 def test_a_log_that_finds_no_space_does_not_stop_the_run(where: str, tmp_path: Path) -> None:
     store = make_store(str(tmp_path))

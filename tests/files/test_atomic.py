@@ -272,7 +272,7 @@ def test_reading_what_is_missing_is_told_apart_from_what_cannot_be_read(
     (tmp_path / "real").write_bytes(b"x")
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "dir").mkdir()
-    with pytest.raises(StorageError):
+    with pytest.raises(Corrupt, match="a link, where a file was written"):
         folder.read("link")
     with pytest.raises(Corrupt, match="a folder, where a file was written"):
         folder.read("dir")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from farm.errors import Busy, StorageError
+from farm.errors import Busy, Corrupt, StorageError
 from farm.files.lock import FileLock
 
 HOLDER = """
@@ -171,7 +171,7 @@ def test_a_file_system_without_locks_is_told_apart_from_a_busy_one(
 
 def test_a_lock_is_never_followed_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to("elsewhere")
-    with pytest.raises(StorageError):
+    with pytest.raises(Corrupt, match="a link, where a file was written"):
         FileLock(str(tmp_path / "lock"))
     assert not (tmp_path / "elsewhere").exists()
 
@@ -182,15 +182,18 @@ def test_a_holder_that_said_nothing_is_named_all_the_same(kind: str, tmp_path: P
     """Nobody writes his name for the length of one commit; the kernel knows whose the lock is."""
     path = str(tmp_path if kind == "folder" else tmp_path / "lock")
     script = (
-        "import sys; from farm.files.lock import FileLock; lock = FileLock(sys.argv[1]);"
+        "import sys; from farm.files.lock import FileLock;"
+        "lock = FileLock(sys.argv[1], folder=sys.argv[2] == 'folder');"
         "lock.acquire(timeout_s=9); print(flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-I", "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-I", "-c", script, path, kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"\n"
-        waiting = FileLock(path)
+        waiting = FileLock(path, folder=kind == "folder")
         with pytest.raises(
             Busy, match=rf"held by process {holder.pid} \(.*python.*\) for over 0 s"
         ):

@@ -30,7 +30,9 @@ def test_what_is_not_mapped_is_extra_unless_ignored(tmp_path: Path) -> None:
         ("expected", "unknown_field"),
         ("'note'", "unknown_field"),
     ]
-    assert "is mapped from elsewhere" in found[0].detail
+    assert found[0].detail == (
+        "is mapped from elsewhere: remove it, or drop it with --ignore-extra"
+    )
     loose = Rules(map=(("expected", "target"),), ignore_extra=True)
     (case,) = read(source_of(tmp_path, line), loose)
     assert case.expected == "t"

@@ -156,8 +156,28 @@ def test_a_broken_array_is_named_where_it_breaks(
     assert (problem.place, problem.rule) == (place, rule)
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "detail"),
+    [
+        ("a.jsonl", b"{x", "is not JSON at character 2, expecting property name"),
+        ("a.jsonl", b"{} x", "at character 4: remove it"),
+        ("a.jsonl", b'{"id":"\xff"}', "byte 8 is not UTF-8"),
+        ("a.json", b"[x]", "is not JSON at byte 2, expecting value"),
+        ("a.json", b"[{} x]", "a comma or ] is expected at byte 5, found 'x'"),
+        ("a.json", b"[{}] x", "at byte 6: remove it"),
+        ("a.json", b'[{"id":"\xff"}]', "byte 8 is not UTF-8"),  # of the record
+    ],
+)
+def test_places_in_a_text_are_counted_from_one(
+    name: str, data: bytes, detail: str, tmp_path: Path
+) -> None:
+    """As lines are, and as editors count."""
+    found = problems(source_of(tmp_path, data, name=name))
+    assert any(detail in problem.detail for problem in found), found
+
+
 def test_records_before_the_break_of_an_array_are_examined_too(tmp_path: Path) -> None:
-    data = b"[" + A.replace(b'"e"', b"1") + b"," + A.replace(b'"r"', b"NaN") + b"," + B[:-4]
+    data = b"[" + A.replace(b'"e"', b"1") + b"," + B.replace(b'"r"', b"NaN") + b"," + B[:-4]
     found = problems(source_of(tmp_path, data, name="cases.json"))
     assert [(p.place, p.rule) for p in found] == [
         ("index 0", "bad_type"),
@@ -191,6 +211,32 @@ def test_repeated_ids_name_both_places(tmp_path: Path, form: str) -> None:
     assert [problem.place for problem in found] == wanted
     assert {problem.rule for problem in found} == {"duplicate_id"}
     assert found[0].detail == f"'a' is also the id of {first}: give each record its own"
+
+
+@pytest.mark.parametrize(
+    ("records", "wanted"),
+    [
+        ([A.replace(b'"e"', b'""'), A], [("line 1", "empty_value"), ("line 2", "duplicate_id")]),
+        (
+            [A, B, A.replace(b'"e"', b'""')],
+            [("line 3", "empty_value"), ("line 3", "duplicate_id")],
+        ),
+        ([A.replace(b'"a"', b"1"), A], [("line 1", "bad_type")]),  # an id that is none repeats not
+        ([b'{"id":"a",' + B[1:], A], [("line 1", "duplicate_key")]),  # which of the two is it?
+    ],
+)
+def test_a_record_with_another_fault_is_held_against_the_ids_all_the_same(
+    records: list[bytes], wanted: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """What is wrong with a file is said at once, not the rest of it when the first is mended."""
+    found = problems(source_of(tmp_path, b"\n".join(records)))
+    assert [(problem.place, problem.rule) for problem in found] == wanted
+
+
+def test_ids_that_repeat_before_a_source_breaks_off_are_told(tmp_path: Path) -> None:
+    whole = gzip.compress(A + b"\n" + A + b"\n")
+    found = problems(source_of(tmp_path, whole[:-4], name="cases.jsonl.gz"))
+    assert [(p.place, p.rule) for p in found] == [("", "truncated"), ("line 2", "duplicate_id")]
 
 
 def test_the_first_hundred_problems_are_kept_and_all_are_counted(tmp_path: Path) -> None:

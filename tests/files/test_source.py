@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from farm.errors import SpecError, StorageError
 from farm.files import inflate as inflating
 from farm.files.inflate import Damaged, inflate
-from farm.files.source import Source, find_source, must_spool, spool
+from farm.files.source import Source, find_source, must_spool, refuse_device, spool
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -26,6 +26,7 @@ else:
 
 RECORD = b'{"id":"a","prompt":"p","expected":"e","response":"r"}\n'
 ARRAY = b"[" + RECORD + b"]"
+LINE = 3_200_000  # bytes that a record has at most, by default
 
 
 def write(path: Path, data: bytes) -> str:
@@ -194,13 +195,13 @@ def test_zeros_after_a_gzip_are_padding() -> None:
 
 def test_standard_input_is_spooled_so_that_it_can_be_read_twice(tmp_path: Path) -> None:
     copy = str(tmp_path / "spool")
-    spool(io.BytesIO(gzip.compress(RECORD, mtime=0)), copy)
+    spool(io.BytesIO(gzip.compress(RECORD, mtime=0)), copy, max_line_bytes=LINE)
     assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
     source = find_source(copy, spooled_from="-")
     assert (source.name, source.form) == ("<stdin>", "lines")
     assert content(source) == content(source) == RECORD
     with pytest.raises(StorageError, match="file exists"):
-        spool(io.BytesIO(b""), copy)
+        spool(io.BytesIO(b""), copy, max_line_bytes=LINE)
 
 
 def test_a_stream_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_a_stream_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             return len(os.read(fd, 1))
 
     with pytest.raises(SpecError, match="<stdin>: cannot be read, is a directory"):
-        spool(io.BufferedReader(Directory()), str(tmp_path / "spool"))
+        spool(io.BufferedReader(Directory()), str(tmp_path / "spool"), max_line_bytes=LINE)
     os.close(fd)
 
 
@@ -250,5 +251,86 @@ def test_one_end_of_input_at_a_terminal_is_enough(tmp_path: Path) -> None:
             return len(said)
 
     copy = tmp_path / "spool"
-    spool(io.BufferedReader(Terminal()), str(copy))
+    spool(io.BufferedReader(Terminal()), str(copy), max_line_bytes=LINE)
     assert copy.read_bytes() == RECORD
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.ndjson"])
+@pytest.mark.parametrize(
+    ("packed", "kind", "ending"),
+    [(gzip.compress(RECORD, mtime=0), "gzip", "gz"), (zstd.compress(RECORD), "zstd", "zst")],
+)
+def test_a_compressed_file_under_a_plain_name_is_told_its_name(
+    packed: bytes, kind: str, ending: str, name: str, tmp_path: Path
+) -> None:
+    _, rule, detail = refusal(write(tmp_path / name, packed))
+    own = f".{name.partition('.')[2]}"
+    assert rule == "wrong_format"
+    assert detail == f"is compressed by {kind}, its name says it is not: name it {own}.{ending}"
+
+
+class Endless(io.RawIOBase):
+    """A stream that says the same for ever, or here until it has been read for too long."""
+
+    def __init__(self, first: bytes, rest: bytes) -> None:
+        self.next, self.rest = first, rest
+        self.read_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        said = self.next or (self.rest * (len(buffer) // len(self.rest) + 1))[: len(buffer)]
+        self.next = b""
+        buffer[: len(said)] = said
+        self.read_bytes += len(said)
+        assert self.read_bytes < 16 << 20, "it is read for ever"
+        return len(said)
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "message"),
+    [
+        (b"", b"\0", "<stdin>: is neither a JSON array nor JSON Lines, it starts with '\\x00'"),
+        (b"", b"y\n", "<stdin>: is neither a JSON array nor JSON Lines, it starts with 'y'"),
+        (b"\xff\xfe", b"{\0", "<stdin>: is UTF-16"),
+        (b'{"id":"', b"a", "<stdin>: line 1: is over 3200000 bytes long"),
+    ],
+    ids=["zeros", "words", "utf-16", "line"],
+)
+def test_a_stream_that_is_no_input_is_not_copied_for_ever(
+    first: bytes, rest: bytes, message: str, tmp_path: Path
+) -> None:
+    """It would fill the disk before a byte of it is judged."""
+    stream = io.BufferedReader(Endless(first, rest))
+    with pytest.raises(SpecError) as caught:
+        spool(stream, str(tmp_path / "spool"), max_line_bytes=LINE)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [b" " * (2 << 20), b"\n" * (2 << 20), b'[{"id":"' + b"a" * (4 << 20)],
+    ids=["blank", "lines", "array"],
+)
+def test_what_its_first_block_does_not_tell_is_copied_whole(begins: bytes, tmp_path: Path) -> None:
+    copy = tmp_path / "spool"
+    spool(io.BytesIO(begins + RECORD), str(copy), max_line_bytes=LINE)
+    assert copy.read_bytes() == begins + RECORD
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full"])
+def test_a_device_is_no_file(device: str) -> None:
+    fd = os.open(device, os.O_RDONLY)
+    with pytest.raises(SpecError, match=f"{device}: is a device: give one file"):
+        refuse_device(fd, device)
+    os.close(fd)
+
+
+def test_what_ends_is_no_device() -> None:
+    """A terminal ends with Ctrl-D, nothing at once, a pipe when its writer is done."""
+    ending = (*os.openpty(), *os.pipe(), os.open(os.devnull, os.O_RDONLY))
+    for fd in ending:
+        refuse_device(fd, "-")
+    for fd in ending:
+        os.close(fd)

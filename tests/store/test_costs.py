@@ -13,7 +13,7 @@ import pytest
 
 from farm.core.cost import Price, Prices, Spending, total_spending
 from farm.core.generation import Generation, Request, Usage, failed
-from farm.errors import Corrupt, StorageError
+from farm.errors import Corrupt
 from farm.store.costs import CostLedger, read_spending
 
 PRICES = Prices(models={"m": Price(input=Decimal("0.15"), output=Decimal("0.60"))})
@@ -264,5 +264,5 @@ def test_a_ledger_that_cannot_be_written_stops_calls_before_they_are_made(tmp_pa
 
 def test_a_ledger_that_is_no_file_is_refused() -> None:
     """A device could be read for ever."""
-    with pytest.raises(StorageError, match="not a regular file"):
+    with pytest.raises(Corrupt, match="a pipe or device, where a file was written"):
         CostLedger(os.devnull, prices=PRICES)
