@@ -77,3 +77,17 @@ def test_what_is_shown_of_a_text_holds_no_piece_of_the_key(
     text = before + KEY + "/" + KEY[:cut]
     said = shown(text, secret, most=most) + quoted(text.encode(), secret, most=most)
     assert [piece for piece in PIECES if piece in said] == []
+
+
+@pytest.mark.parametrize("word", ["EMPTY", "none", "ollama", "x", "sk-no-key-required"])
+def test_a_word_that_stands_for_no_key_is_taken_out_of_no_answer(word: str) -> None:
+    """Clients ask for a key where servers want none; the answer "none" is not one."""
+    assert Secret(word, name="K").masked(f"the answer is {word}") == f"the answer is {word}"
+
+
+def test_json_nested_too_deep_to_be_searched_for_a_key_is_not_passed_on() -> None:
+    """What was not searched may hold it."""
+    value: object = KEY
+    for _ in range(1200):
+        value = [value]
+    assert Secret(KEY, name="K").masked_json(value) is None
