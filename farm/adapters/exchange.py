@@ -210,7 +210,7 @@ def _refused(status: int, headers: Mapping[str, str], body: bytes, key: Secret |
         message = quoted(body, key, most=200)
     if 300 <= status < 400:
         target = shown(mend(headers.get("location", "")), key, most=200)
-        message = f"redirects to {target!r}, which is not followed: set base_url to it"
+        message = f"redirects to {target!r}, which is not followed: base_url must be it"
     wait = retry_after(headers, now=time.time())
     failure = Failure(
         kind=kind_of_status(status, code=code, told_to_wait=wait is not None),

@@ -55,6 +55,12 @@ def remembered_place(store: str) -> str | None:
         return None
 
 
+def answers_kept(store: str) -> str:
+    """Give the file that holds answers of a store, "" where there is none."""
+    place = remembered_place(store) or os.path.join(store, CACHE_FILE)
+    return place if os.path.exists(place) else ""
+
+
 def _copy_answers(former: str, place: str, models: Sequence[str]) -> None:
     if not os.path.exists(former) or os.path.realpath(former) == os.path.realpath(place):
         return

@@ -234,7 +234,7 @@ _DELTAS = [
         "name": f"f-{KEY}", "arguments": json.dumps({"key": KEY})}}]}},
     {"delta": {}, "finish_reason": f"stop-{KEY}"},
 ]  # fmt: skip
-_OBJECTS = {
+_OBJECTS: dict[str, Any] = {
     "usage": {"completion_tokens": 3, "prompt_tokens": 5, KEY: [KEY], "by": {"who": KEY}},
     "timings": {"predicted_per_second": 7.0, KEY: KEY},
     "metrics": {"queue": {KEY: [[KEY]]}},
@@ -245,7 +245,7 @@ _OBJECTS = {
 def test_a_key_quoted_back_stands_in_nothing_that_is_kept_of_an_answer() -> None:
     """Answers, and the server's own objects beside them, go into the files of a run."""
     chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, **delta}]} for delta in _DELTAS]
-    chunks.append({"choices": [], **_OBJECTS})
+    chunks.append(_OBJECTS | {"choices": []})
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
