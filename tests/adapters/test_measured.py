@@ -227,7 +227,7 @@ def test_a_key_that_the_server_quotes_back_is_not_kept() -> None:
 
 
 KEY = "sk-a/b-0123456789abcdefghij"
-_DELTAS = [
+_DELTAS: list[dict[str, Any]] = [
     {"delta": {"reasoning_content": f"the header says {KEY}"}},
     {"delta": {"content": f"it is {KEY}"}},
     {"delta": {"tool_calls": [{"index": 0, "id": "c-1", "function": {
