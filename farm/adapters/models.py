@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._:/@+-]{1,100}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _KEY_HEADERS: Final = frozenset(
-    {"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"}
+    {"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization", "x-goog-api-key"}
 )
 # what the adapter itself puts into a request
 _OURS: Final = frozenset(

@@ -7,7 +7,8 @@ whole, then cut: `shown` is the one place for both.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Self
 
 from farm.errors import SpecError
 
@@ -23,6 +24,11 @@ _PLACEHOLDERS: Final = frozenset(
     }
 )  # fmt: skip
 _SHORTEST: Final = 4
+# Headers that say of themselves that they hold a secret, and values that look like one.
+_TELLING: Final = re.compile(
+    r"key|token|secret|auth|pass|credential|session|signature", re.IGNORECASE
+)
+_RANDOM: Final = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])\S{20,}")
 # how JSON may write a character of a key
 _ESCAPE: Final = re.compile(r"\\(?:u00([0-7][0-9a-fA-F])|([/\\\"]))")
 
@@ -49,6 +55,35 @@ class Secret:
 
     def __repr__(self) -> str:
         return "Secret(...)"
+
+    @classmethod
+    def within(cls, key: Self | None, headers: Mapping[str, str]) -> Self | None:
+        """Give what masks a key and the secrets among other headers, None where there is none.
+
+        A header's value counts as secret when its name says so, or when it looks drawn by chance;
+        of "Bearer x" the last word does. What identifies a client is left in answers.
+        """
+        words = [
+            word
+            for name, value in headers.items()
+            if (word := value.split()[-1] if value.split() else "")
+            and (
+                (
+                    _TELLING.search(name)
+                    and len(word) >= _PIECE
+                    and word.lower() not in _PLACEHOLDERS
+                )
+                or _RANDOM.fullmatch(word)
+            )
+        ]
+        if not words:
+            return key
+        both = cls.__new__(cls)
+        both._text = words[0] if key is None else key._text
+        # the longest first: one may be a part of another
+        hidden = {*words, *(() if key is None else key._hidden)}
+        both._hidden = tuple(sorted(hidden, key=lambda word: (-len(word), word)))
+        return both
 
     def reveal(self) -> str:
         """Give the key, for the header it is sent in."""
