@@ -30,6 +30,7 @@ from farm.adapters.stream import (
     not_a_stream,
     read_stream,
 )
+from farm.adapters.transport import reason_of
 from farm.core.reading import Reading, Timing
 from farm.core.served import ControlReply, Served
 
@@ -267,8 +268,7 @@ async def _reads(response: aiohttp.ClientResponse, began: float) -> AsyncIterato
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         at = time.perf_counter() - began
         timed_out = isinstance(error, TimeoutError)
-        reason = "nothing came in time" if timed_out else _reason(error)
-        raise BrokenStream(reason, at=at, timed_out=timed_out) from error
+        raise BrokenStream(_reason(error), at=at, timed_out=timed_out) from error
 
 
 async def _refused(
@@ -335,8 +335,4 @@ async def _bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Say what a foreign error says, in one line; whoever shows it masks it, and cuts it."""
-    if isinstance(error, TimeoutError):
-        return "nothing came in time"
-    text = str(error) or type(error).__name__
-    return " ".join(text.split())
+    return "nothing came in time" if isinstance(error, TimeoutError) else reason_of(error)
