@@ -85,13 +85,20 @@ def _cut(value: object) -> str:
 
 
 class IdentityMismatch(SpecError):
-    """The store belongs to another dataset, shard count, scorer or model set."""
+    """The store belongs to another dataset, shard count, scorer or model set.
 
-    def __init__(self, *, store: str, field: str, stored: object, given: object) -> None:
+    `answers` is the file that its answers are kept in, "" when it has none: another store that is
+    told of it does not buy them again.
+    """
+
+    def __init__(
+        self, *, store: str, field: str, stored: object, given: object, answers: str = ""
+    ) -> None:
+        kept = f" with --cache {answers!r}, which keeps what was answered" if answers else ""
         super().__init__(
             f"store {store!r} was made for {field} {_cut(stored)}, this command gives "
             f"{_cut(given)}; "
-            "nothing was changed: use another --store, or the original input and options"
+            f"nothing was changed: use another --store{kept}, or the original input and options"
         )
 
 

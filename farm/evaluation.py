@@ -59,9 +59,9 @@ def run_eval(
     several threads. Otherwise all is done in this thread, in the order of the rows; the scores
     are the same. What an adapter raises makes its trial an error, as does a Generation whose
     fields break their contract; MemoryError, KeyboardInterrupt and SystemExit pass. Raises
-    SpecError for two adapters of one id, two tasks of one id, and an adapter that gives no
-    Generation at all, by its name;
-    SandboxUnavailable where tasks run programs and this machine does not isolate them.
+    SpecError for two adapters of one id, two tasks of one id, what is no adapter or no task, and
+    an adapter that gives no Generation at all, by its name; SandboxUnavailable where tasks run
+    programs and this machine does not isolate them.
     """
     adapters, tasks = list(adapters), list(tasks)
     _check(adapters, tasks, max_workers=max_workers, samples=samples)
@@ -128,6 +128,19 @@ def _check(
 ) -> None:
     if max_workers < 1 or samples < 1:
         raise SpecError(f"max_workers {max_workers} and samples {samples} must be at least 1")
+    for adapter in adapters:
+        named = isinstance(getattr(adapter, "model_id", None), str)
+        if not named or not callable(getattr(adapter, "generate", None)):
+            raise SpecError(
+                f"adapters: a {type(adapter).__name__} is no adapter: give objects with a text "
+                "model_id and a method generate(prompt, task)"
+            )
+    for task in tasks:
+        if not isinstance(task, TaskSpec):
+            raise SpecError(
+                f"tasks: a {type(task).__name__} is no task: give what TaskSpec or validate_file "
+                "makes"
+            )
     for what, ids in (
         ("model", [adapter.model_id for adapter in adapters]),
         ("task", [task.task_id for task in tasks]),

@@ -31,7 +31,7 @@ from farm.runtime.settings import RunSettings
 from farm.sandbox.runner import Sandbox, Settings, cores
 from farm.scoring.registry import scorer
 from farm.scoring.trial import runs_programs
-from farm.store.cacheplace import place_of_cache
+from farm.store.cacheplace import answers_kept, place_of_cache
 from farm.store.costs import CostLedger
 from farm.store.directory import DirectoryStore, exists
 from farm.store.planned import ensure_planned
@@ -153,7 +153,13 @@ def _hold(store: DirectoryStore, stored: Mapping[str, object], given: Mapping[st
     for field in [*stored, *(given.keys() - stored.keys())]:
         old, new = stored.get(field), given.get(field)
         if old != new:
-            raise IdentityMismatch(store=store.path, field=field, stored=old, given=new)
+            raise IdentityMismatch(
+                store=store.path,
+                field=field,
+                stored=old,
+                given=new,
+                answers=answers_kept(store.path),
+            )
 
 
 def _fields_of(tasks: Sequence[TaskSpec]) -> dict[str, object]:

@@ -171,9 +171,12 @@ class Onlooker:
             return
         lines = []
         for row, answer in self._rows(lease):
-            told = {**msgspec.to_builtins(row), "response": answer.text}
-            more = {"usage": answer.usage, "finish_reason": answer.finish_reason}
-            told |= {name: value for name, value in more.items() if value is not None}
+            told = {
+                **msgspec.to_builtins(row),
+                "response": answer.text,
+                "usage": answer.usage,
+                "finish_reason": answer.finish_reason,
+            }
             lines.append(msgspec.json.encode(told))
         try:
             self._write(b"\n".join([*lines, b""]))

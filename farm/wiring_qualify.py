@@ -39,7 +39,7 @@ from farm.qualify.provenance import (
 )
 from farm.qualify.run import Session, run_cells, write_results
 from farm.runtime.interrupts import handlers_kept
-from farm.store.directory import DirectoryStore, wall_clock
+from farm.store.directory import DirectoryStore, exists, wall_clock
 from farm.store.planned import ensure_planned
 
 if TYPE_CHECKING:
@@ -86,6 +86,9 @@ def qualify(
     check_device_lease(lease, nodes=config.nodes, now=time.time())
     plan, cases = plan_of(config)
     with device_lock(lease.lock_path):
+        # a directory is bound to its configuration, also to a mistake in it: what can be known of
+        # one before anything is sent is found out before
+        doors = None if exists(output) else _Doors(config)
         try:
             made = ensure_planned(output, plan, cases=cases)
         except IdentityMismatch as error:
@@ -116,12 +119,28 @@ def qualify(
                 try:
                     with handlers_kept():
                         return anyio.run(
-                            _measure, config, lease, store, files, on_events, farm_version
+                            _measure,
+                            config,
+                            lease,
+                            store,
+                            files,
+                            doors or _Doors(config),
+                            on_events,
+                            farm_version,
                         )
                 finally:
                     files.close()
             finally:
                 lock.close()
+
+
+class _Doors:
+    """The server of a configuration, not opened yet, and its tokenizer."""
+
+    def __init__(self, config: Config) -> None:
+        """Read the key and the tokenizer; raises `SpecError` where one is not there."""
+        self.endpoint = open_endpoint(config)
+        self.tokenizer = load_tokenizer(config)
 
 
 def _other_configuration(output: str, config: Config) -> SpecError:
@@ -139,7 +158,17 @@ def _other_configuration(output: str, config: Config) -> SpecError:
             if name not in OPERATIONAL and ours[name] != before.get(name, ours[name])
         )
         refusal += f", it differs in {', '.join(differs)}" if differs else ""
-    return SpecError(f"{refusal}; nothing was changed: give another --output")
+    way_out = "give another --output" + ("" if _has_results(output) else ", or remove this one")
+    return SpecError(f"{refusal}; nothing was changed: {way_out}")
+
+
+def _has_results(output: str) -> bool:
+    """Tell whether a cell was measured, or may have been."""
+    try:
+        with DirectoryStore(output) as store:
+            return any(lease.done for lease in store.ledger().leases)
+    except FarmError:
+        return True
 
 
 def _nothing_to_do(store: DirectoryStore, output: str) -> Ended:
@@ -157,10 +186,11 @@ async def _measure(
     lease: DeviceLease,
     store: DirectoryStore,
     files: RunFiles,
+    doors: _Doors,
     on_events: OnEvents,
     farm_version: str,
 ) -> Ended:
-    async with open_endpoint(config) as endpoint:
+    async with doors.endpoint as endpoint:
         server = await observe_server(endpoint, config=config)
         entry = invocation_of(
             lease,
@@ -186,7 +216,7 @@ async def _measure(
                         lease,
                         endpoint=endpoint,
                         commands=OperatorCommands(),
-                        tokenizer=load_tokenizer(config),
+                        tokenizer=doors.tokenizer,
                     ),
                     judge=judge,
                     worker=f"qualify-{secrets.token_hex(4)}",

@@ -352,3 +352,12 @@ def test_answers_judged_by_bleu_4_are_reported_with_the_published_figures() -> N
     plain = run_eval([Says("4")], [task("c")]).envelope
     assert plain["warnings"] == []
     assert "corpus" not in plain
+
+
+@pytest.mark.parametrize("thing", [object(), "gpt", None, Says, type("Nameless", (), {})()])
+def test_what_is_no_adapter_or_no_task_is_refused_by_its_type(thing: object) -> None:
+    """A mistake in a notebook: what was given and what belongs there."""
+    with pytest.raises(SpecError, match=r"^adapters: a \w+ is no adapter: give objects with"):
+        run_eval([thing], [task("t")])  # type: ignore[list-item]
+    with pytest.raises(SpecError, match=r"^tasks: a \w+ is no task: give what TaskSpec"):
+        run_eval([Says("4")], [thing])  # type: ignore[list-item]

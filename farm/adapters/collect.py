@@ -163,6 +163,10 @@ class Collector:
 
     def unreadable(self, fact: str, data: bytes) -> None:
         """End the answer with what cannot be read, and show how it begins."""
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            fact += f", it is not UTF-8 at byte {error.start + 1}"
         self.fail("malformed", f"{fact}: {quoted(data, self._key, most=_SHOWN_BYTES)}")
 
     def reading(self, *, streamed: bool, broken: str = "") -> Reading:

@@ -55,6 +55,7 @@ class Surroundings:
     max_tokens: int | None = None
     share: float = 1.0
     refusals_halt: bool = False  # see `Guard`
+    kept_in: str = ""  # see `Guard`
     tell: Tell = hear_nothing
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
@@ -75,6 +76,7 @@ class ComposedModel:
             tell=around.tell,
             clock=around.clock,
             refusals_halt=around.refusals_halt,
+            kept_in=around.kept_in,
             longest_wait_s=max(settings.case_timeout_s, _WAITED_OUT_S),
         )
         within_time = _within_time(self._guard, settings)

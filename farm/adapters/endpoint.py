@@ -39,7 +39,7 @@ class HttpEndpoint(ABC):
     ) -> None:
         self._name = name
         self._version = settings.model_version
-        self._key = key
+        self._key = Secret.within(key, settings.headers)
         self._base_url = base_url
         self._url = base_url + path
         self._interface = interface

@@ -210,7 +210,7 @@ def _refused(status: int, headers: Mapping[str, str], body: bytes, key: Secret |
         message = quoted(body, key, most=200)
     if 300 <= status < 400:
         target = shown(mend(headers.get("location", "")), key, most=200)
-        message = f"redirects to {target!r}, which is not followed: set base_url to it"
+        message = f"redirects to {target!r}, which is not followed: base_url must be it"
     wait = retry_after(headers, now=time.time())
     failure = Failure(
         kind=kind_of_status(status, code=code, told_to_wait=wait is not None),
@@ -262,7 +262,14 @@ def _masked(exchanged: Exchanged, key: Secret | None) -> Exchanged:
     """Take the key out of all that was said: some endpoints quote it back, even as an answer."""
     if key is None:
         return exchanged
-    reading, failure = exchanged.reading, exchanged.failure
+    failure = exchanged.failure
+    if failure is not None:
+        failure = msgspec.structs.replace(failure, detail=key.masked(failure.detail))
+    return Exchanged(reading=masked_reading(exchanged.reading, key), failure=failure)
+
+
+def masked_reading(reading: Reading, key: Secret) -> Reading:
+    """Take the key out of every text of a reading."""
     said = {name: getattr(reading, name) for name in _SAID}
     bare = {name: text and key.masked(text) for name, text in said.items()}
     calls = tuple(
@@ -271,11 +278,9 @@ def _masked(exchanged: Exchanged, key: Secret | None) -> Exchanged:
         )
         for call in reading.tool_calls
     )
-    if bare != said or calls != reading.tool_calls:
-        reading = msgspec.structs.replace(reading, **bare, tool_calls=calls)
-    if failure is not None:
-        failure = msgspec.structs.replace(failure, detail=key.masked(failure.detail))
-    return Exchanged(reading=reading, failure=failure)
+    if bare == said and calls == reading.tool_calls:
+        return reading
+    return msgspec.structs.replace(reading, **bare, tool_calls=calls)
 
 
 def _quotes(generation: Generation, key: Secret) -> bool:

@@ -25,14 +25,16 @@ REFUSED_TRIES: Final = 10
 _SILENT: Final = frozenset({"timeout", "server", "cut", "malformed", "program"})
 _WAYS_OUT: Final = {
     "denied": "check the key and the account, then run the same command again",
-    "missing": "check base_url and model, then run the same command again",
+    "missing": "check base_url and model; if they are right run the same command again",
     "paused": "run the same command again then",
     "stopped": "run the same command again",
-    "invalid": "check the request settings and run the same command again, or add --accept-errors "
-    "to report them as errors",
+    "invalid": "check the request settings; if they are right run the same command again with "
+    "--accept-errors, which reports these as errors",
     "dead_endpoint": "start the endpoint or check base_url, then run the same command again",
 }
-_NO_PROGRAM: Final = "check the program in argv, then run the same command again"
+# a store is bound to what decides on its answers, so what these make one change needs another
+_SETTINGS_WRONG: Final = frozenset({"missing", "invalid", "dead_endpoint"})
+_NO_PROGRAM: Final = "check the program in argv; if it is right run the same command again"
 _NO_ANSWERS: Final = (
     "look after the endpoint, or raise patience_s if it is only slow, then run the same command "
     "again"
@@ -49,7 +51,8 @@ class Guard:
     requests, and all that was out when the first of them came must have ended. With
     `refusals_halt` it also trips when the first `REFUSED_TRIES` requests all failed for good:
     then it is a setting that is wrong, and not a prompt. `longest_wait_s` is what a call can wait
-    for; `now` gives the time of day, in seconds since the epoch.
+    for; `now` gives the time of day, in seconds since the epoch; `kept_in` is the file of the
+    answers, which a run with other settings can go on from, "" where there is none.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Guard:
         refusals_halt: bool = False,
         longest_wait_s: float = float("inf"),
         now: Callable[[], float] = time.time,
+        kept_in: str = "",
     ) -> None:
         self._send = send
         self._model = model
@@ -72,6 +76,7 @@ class Guard:
         self._fatal = 0
         self._longest_wait_s = longest_wait_s
         self._now = now
+        self._kept_in = kept_in
         self._lost = 0  # of the series: connections that were lost in it
         self._silent: set[str] = set()  # of the series: requests that met another kind of silence
         self._series = 0  # the number of the last series of failures without an answer
@@ -184,4 +189,10 @@ class Guard:
         if not self._reason:
             self._reason, self._detail = reason, detail
             self._way_out = way_out or _WAYS_OUT[reason]
+            if reason in _SETTINGS_WRONG and self._kept_in:
+                changed = "argv" if way_out == _NO_PROGRAM else "base_url, model or request"
+                self._way_out += (
+                    f"; another {changed} needs a new --store, with --cache {self._kept_in!r} "
+                    "to buy nothing twice"
+                )
             self._tell(note("endpoint.halted", model=self._model, reason=reason, detail=detail))

@@ -18,6 +18,7 @@ import orjson
 
 from farm.adapters import chat, responses
 from farm.adapters.collect import Collector, mend
+from farm.adapters.exchange import masked_reading
 from farm.adapters.foreign import bare_error_in, list_in, object_in, read_object, storable, text_in
 from farm.adapters.secret import Secret, quoted, shown
 from farm.adapters.sse import SseEvent
@@ -29,6 +30,7 @@ from farm.adapters.stream import (
     not_a_stream,
     read_stream,
 )
+from farm.adapters.transport import reason_of
 from farm.core.reading import Reading, Timing
 from farm.core.served import ControlReply, Served
 
@@ -123,7 +125,10 @@ class MeasuredEndpoint:
     async def control(
         self, method: str, path: str, body: object = None, *, timeout_s: float = 30.0
     ) -> ControlReply:
-        """Ask the server something that is not for the model; status 0 when there is no reply."""
+        """Ask the server something that is not for the model; status 0 when there is no reply.
+
+        The key is taken out of whatever comes back.
+        """
         data = None if body is None else orjson.dumps(body)
         try:
             async with self._opened.request(
@@ -137,12 +142,15 @@ class MeasuredEndpoint:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             return ControlReply(status=0, text=shown(_reason(error), self._key, most=300))
         try:
-            return ControlReply(status=response.status, body=orjson.loads(raw))
+            body = orjson.loads(raw)
+            if self._key is not None:
+                body = self._key.masked_json(body)
+            return ControlReply(status=response.status, body=body)
         except orjson.JSONDecodeError:
-            return ControlReply(
-                status=response.status,
-                text=shown(raw.decode("utf-8", "replace"), self._key, most=300),
-            )
+            text = raw.decode("utf-8", "replace")
+            if self._key is not None:
+                text = self._key.masked_raw(text)
+            return ControlReply(status=response.status, text=text[:300])
 
     @property
     def _opened(self) -> aiohttp.ClientSession:
@@ -173,13 +181,19 @@ class MeasuredEndpoint:
         )
 
     def _masked(self, served: Served) -> Served:
-        """Take the key out of what the server said: some quote it back."""
-        if self._key is None or not served.reading.error:
+        """Take the key out of what the server said: some quote it back, even as an answer.
+
+        The ids of tool calls stay: they are sent back to the server, and stand in no file.
+        """
+        if self._key is None:
             return served
-        reading = msgspec.structs.replace(
-            served.reading, error=self._key.masked(served.reading.error)
+        return msgspec.structs.replace(
+            served,
+            reading=masked_reading(served.reading, self._key),
+            usage=self._key.masked_json(served.usage),
+            timings=self._key.masked_json(served.timings),
+            server_metrics=self._key.masked_json(served.server_metrics),
         )
-        return msgspec.structs.replace(served, reading=reading)
 
 
 class _Kept:
@@ -254,8 +268,7 @@ async def _reads(response: aiohttp.ClientResponse, began: float) -> AsyncIterato
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         at = time.perf_counter() - began
         timed_out = isinstance(error, TimeoutError)
-        reason = "nothing came in time" if timed_out else _reason(error)
-        raise BrokenStream(reason, at=at, timed_out=timed_out) from error
+        raise BrokenStream(_reason(error), at=at, timed_out=timed_out) from error
 
 
 async def _refused(
@@ -322,8 +335,4 @@ async def _bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Say what a foreign error says, in one line; whoever shows it masks it, and cuts it."""
-    if isinstance(error, TimeoutError):
-        return "nothing came in time"
-    text = str(error) or type(error).__name__
-    return " ".join(text.split())
+    return "nothing came in time" if isinstance(error, TimeoutError) else reason_of(error)

@@ -10,20 +10,20 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
 from farm.adapters.registry import adapter_names, settings_type
 from farm.adapters.settings import Common, HttpSettings, ScriptedSettings
 from farm.adapters.tables import Problems, fit_fields, read_toml
+from farm.core.address import address_fault
 from farm.core.generation import FAILURES
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._:/@+-]{1,100}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _KEY_HEADERS: Final = frozenset(
-    {"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"}
+    {"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization", "x-goog-api-key"}
 )
 # what the adapter itself puts into a request
 _OURS: Final = frozenset(
@@ -84,7 +84,9 @@ def _read_model(name: str, table: object, problems: Problems) -> Common | None:
 def _faults_of(kind: type[Common], fit: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if issubclass(kind, HttpSettings):
         if "base_url" in fit:
-            yield from _url_faults(fit["base_url"])
+            fault = address_fault(fit["base_url"])
+            if fault is not None:
+                yield "base_url", fault[1]
         if fit.get("key_env") and not _VARIABLE.fullmatch(fit["key_env"]):
             # a key that was written here by mistake must not be printed
             yield "key_env", "must be the name of an environment variable, never the key itself"
@@ -95,21 +97,6 @@ def _faults_of(kind: type[Common], fit: Mapping[str, Any]) -> Iterator[tuple[str
             if step.failure and step.failure not in FAILURES:
                 kinds = ", ".join(FAILURES)
                 yield f"steps[{index}].failure", f"{step.failure!r} is not one of {kinds}"
-
-
-def _url_faults(url: str) -> Iterator[tuple[str, str]]:
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        yield "base_url", f"cannot be read: {error}"
-        return
-    if parts.scheme not in ("http", "https") or not host:
-        yield "base_url", "must begin with http:// or https:// and name a host"
-    elif parts.username is not None or parts.password is not None:
-        yield "base_url", "holds a user or a password; name an environment variable in key_env"
-    elif parts.query or parts.fragment:
-        yield "base_url", "must not have a query or a fragment"
 
 
 def _header_faults(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:

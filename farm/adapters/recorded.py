@@ -90,7 +90,7 @@ def _answer_of(line: bytes, model: str) -> tuple[tuple[str, int], Generation] | 
         read = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         text = str(error)
-        return text[:1].lower() + text[1:]
+        return text if text.startswith("JSON") else text[:1].lower() + text[1:]
     if model and read.model and read.model != model:
         return None
     generation = Generation(

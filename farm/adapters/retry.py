@@ -2,8 +2,8 @@
 
 A pause doubles from one attempt to the next and is jittered, so that calls that failed together
 do not come back together. What the endpoint asks for by Retry-After is waited out in full, or
-not at all when there is no time left for it. Time is what attempts and pauses take: a case that
-waits for its turn does not grow older.
+not at all when there is no time left for it, and never shortens a pause. Time is what attempts
+and pauses take: a case that waits for its turn does not grow older.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class RetryPolicy:
 
         `attempt` is the number of the one that failed, `chance` is drawn from [0, 1). A pause
         of our own lies between 0.6 and 1 of its bound, so it is longer than the one before
-        whatever the draws; one that was asked for is only lengthened, by at most a tenth.
+        whatever the draws; one that was asked for is only lengthened, by at most a tenth, or to
+        the pause of our own: "come back at once" is no reason to knock without a pause.
         """
         if not failure.transient or attempt >= self.attempts:
             return None
+        # the exponent is bounded before it is used, attempts may be many
+        bound = min(self.longest_s, self.first_s * 2 ** min(attempt - 1, 20))
+        wait = bound * (0.6 + 0.4 * chance)
         if failure.retry_after_s is not None:
-            wait = failure.retry_after_s * (1 + chance / 10)
-        else:
-            # the exponent is bounded before it is used, attempts may be many
-            bound = min(self.longest_s, self.first_s * 2 ** min(attempt - 1, 20))
-            wait = bound * (0.6 + 0.4 * chance)
+            wait = max(wait, failure.retry_after_s * (1 + chance / 10))
         return wait if elapsed_s + wait < self.total_s else None
 
 

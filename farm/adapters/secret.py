@@ -7,20 +7,40 @@ whole, then cut: `shown` is the one place for both.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final, Self
 
 from farm.errors import SpecError
 
 _MASK: Final = "[key]"
 _PIECE: Final = 8  # characters of a key that say too much
+# What is given where a server asks for no key. These are words of ordinary answers, and taken out
+# of one they would change its score; so would the letters that nobody guards a server with.
+_PLACEHOLDERS: Final = frozenset(
+    {
+        "anything", "api-key", "apikey", "default", "dummy", "empty", "fake", "key", "lm-studio",
+        "local", "no-key", "none", "not-needed", "null", "ollama", "placeholder",
+        "sk-no-key-required", "test", "token", "true", "unused",
+    }
+)  # fmt: skip
+_SHORTEST: Final = 4
+# Headers that say of themselves that they hold a secret, and values that look like one.
+_TELLING: Final = re.compile(
+    r"key|token|secret|auth|pass|credential|session|signature", re.IGNORECASE
+)
+_RANDOM: Final = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])\S{20,}")
 # how JSON may write a character of a key
 _ESCAPE: Final = re.compile(r"\\(?:u00([0-7][0-9a-fA-F])|([/\\\"]))")
 
 
 class Secret:
-    """A key: usable, never shown. Compares and prints as nothing."""
+    """A key: usable, never shown. Compares and prints as nothing.
 
-    __slots__ = ("_piece", "_text")
+    A word that stands for no key, and one of less than four characters, is a secret to nobody and
+    is masked nowhere.
+    """
+
+    __slots__ = ("_hidden", "_text")
 
     def __init__(self, text: str, *, name: str) -> None:
         """Take the key that stands in the variable `name`; raises SpecError for an unusable one."""
@@ -30,10 +50,40 @@ class Secret:
                 f"the key in {name} is empty or holds characters no header can carry: set it again"
             )
         self._text = bare
-        self._piece = bare[:_PIECE]
+        dummy = len(bare) < _SHORTEST or bare.lower() in _PLACEHOLDERS
+        self._hidden = () if dummy else (bare,)
 
     def __repr__(self) -> str:
         return "Secret(...)"
+
+    @classmethod
+    def within(cls, key: Self | None, headers: Mapping[str, str]) -> Self | None:
+        """Give what masks a key and the secrets among other headers, None where there is none.
+
+        A header's value counts as secret when its name says so, or when it looks drawn by chance;
+        of "Bearer x" the last word does. What identifies a client is left in answers.
+        """
+        words = [
+            word
+            for name, value in headers.items()
+            if (word := value.split()[-1] if value.split() else "")
+            and (
+                (
+                    _TELLING.search(name)
+                    and len(word) >= _PIECE
+                    and word.lower() not in _PLACEHOLDERS
+                )
+                or _RANDOM.fullmatch(word)
+            )
+        ]
+        if not words:
+            return key
+        both = cls.__new__(cls)
+        both._text = words[0] if key is None else key._text
+        # the longest first: one may be a part of another
+        hidden = {*words, *(() if key is None else key._hidden)}
+        both._hidden = tuple(sorted(hidden, key=lambda word: (-len(word), word)))
+        return both
 
     def reveal(self) -> str:
         """Give the key, for the header it is sent in."""
@@ -41,13 +91,8 @@ class Secret:
 
     def masked(self, text: str) -> str:
         """Take the key out of a text, also one that breaks off within it."""
-        if self._text in text:
-            text = text.replace(self._text, _MASK)
-        tail = text[1 - len(self._text) :] if len(self._text) > 1 else ""
-        if self._piece in tail:
-            at = tail.rindex(self._piece)
-            if self._text.startswith(tail[at:]):
-                text = text[: len(text) - len(tail) + at] + _MASK
+        for hidden in self._hidden:
+            text = _masked(text, hidden)
         return text
 
     def masked_raw(self, text: str) -> str:
@@ -59,6 +104,36 @@ class Secret:
         bare = _ESCAPE.sub(lambda m: m[2] or chr(int(m[1], 16)), text)
         masked = self.masked(bare)
         return text if masked == bare else masked
+
+    def masked_json(self, value: object) -> Any:  # noqa: ANN401  JSON in, JSON out
+        """Take the key out of every text and every name within a JSON value.
+
+        None for a value that is nested too deep to be searched.
+        """
+        try:
+            return self._masked_json(value)
+        except RecursionError:
+            return None
+
+    def _masked_json(self, value: object) -> Any:  # noqa: ANN401  JSON in, JSON out
+        if isinstance(value, str):
+            return self.masked(value)
+        if isinstance(value, dict):
+            return {self.masked(name): self._masked_json(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._masked_json(inner) for inner in value]
+        return value
+
+
+def _masked(text: str, hidden: str) -> str:
+    if hidden in text:
+        text = text.replace(hidden, _MASK)
+    piece, tail = hidden[:_PIECE], text[1 - len(hidden) :]
+    if piece in tail:
+        at = tail.rindex(piece)
+        if hidden.startswith(tail[at:]):
+            text = text[: len(text) - len(tail) + at] + _MASK
+    return text
 
 
 def shown(text: str, key: Secret | None, *, most: int) -> str:

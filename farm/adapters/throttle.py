@@ -138,7 +138,7 @@ class Throttle:
                 )
             )
         wait = failure.retry_after_s if failure.kind == "busy" else None
-        if wait is not None and now + wait > self._paused_until:
+        if wait and now + wait > self._paused_until:
             # the limit is the key's, not the request's: nobody knocks before it is over
             self._paused_until = now + wait
             self._tell(note("endpoint.paused", model=self._model, wait_s=wait))

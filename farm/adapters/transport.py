@@ -206,7 +206,7 @@ class Transport:
             if fresh or isinstance(error, TimeoutError):
                 raise
             self._met_stale()
-            raise CallFailed("connection", _reason(error), stale=True) from error
+            raise CallFailed("connection", reason_of(error), stale=True) from error
         if not fresh:
             self._used_again += 1
         return began, response
@@ -252,7 +252,7 @@ def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 def _broken(error: Exception, *, at: float) -> BrokenStream:
     timed_out = isinstance(error, TimeoutError)
-    reason = "nothing came in time" if timed_out else _reason(error)
+    reason = "nothing came in time" if timed_out else reason_of(error)
     return BrokenStream(reason, at=at, timed_out=timed_out)
 
 
@@ -262,15 +262,22 @@ def _call_failed(error: Exception) -> CallFailed:
     if isinstance(error, TimeoutError):
         return CallFailed("timeout", "no reply in time")
     if isinstance(error, (aiohttp.InvalidURL, ValueError)):
-        return CallFailed("missing", f"the address cannot be used: {_reason(error)}")
+        return CallFailed("missing", f"the address cannot be used: {reason_of(error)}")
     if isinstance(error, aiohttp.ClientSSLError):
-        return CallFailed("connection", f"no trusted connection: {_reason(error)}")
+        return CallFailed("connection", f"no trusted connection: {reason_of(error)}")
     if isinstance(error, aiohttp.ClientResponseError):
-        return CallFailed("malformed", f"the reply is not HTTP: {_reason(error)}")
-    return CallFailed("connection", _reason(error))
+        return CallFailed("malformed", f"the reply is not HTTP: {reason_of(error)}")
+    return CallFailed("connection", reason_of(error))
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Say what a foreign error says, in one line; whoever shows it masks it, and cuts it."""
-    text = str(error) or type(error).__name__
-    return " ".join(text.split())
+    text = str(error)
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
+        error, aiohttp.ClientSSLError
+    ):
+        # its own words speak of ssl also where none is asked for
+        text = f"no connection to {error.host}:{error.port}: {error.os_error.strerror or text}"
+    elif isinstance(error, aiohttp.ClientResponseError):
+        text = error.message  # its own words begin with a status that nobody sent
+    return " ".join(text.split()) or type(error).__name__

@@ -7,7 +7,8 @@ on a draft. The audit reads files and says what differs and where; it names no c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from itertools import combinations
 from typing import Final, Literal
 
@@ -85,7 +86,7 @@ def audit_outputs(outputs: Sequence[Output], *, baseline: str) -> Audit:
     repeat = _own_repeat(base)
     attributable = {"deterministic": True, "baseline_not_deterministic": False}.get(repeat.verdict)
     against = [
-        _against(name, rows, base, attributable=attributable)
+        _against(name, rows, base, attributable=attributable, repeated=_repeated(base))
         for name, rows in by_config.items()
         if name != baseline
     ]
@@ -183,6 +184,11 @@ def _own_repeat(base: Mapping[Key, Output]) -> BaselineRepeat:
     )
 
 
+def _repeated(base: Mapping[Key, Output]) -> Set[str]:
+    """Give the requests that the baseline answered more than once."""
+    return {request for request, often in Counter(key[0] for key in base).items() if often > 1}
+
+
 def _partner(key: Key, base: Mapping[Key, Output]) -> Output | None:
     """Give the baseline's output of the same repeat, else its first of the same request."""
     if key in base:
@@ -201,7 +207,12 @@ def _differences(
 
 
 def _against(
-    name: str, rows: Mapping[Key, Output], base: Mapping[Key, Output], *, attributable: bool | None
+    name: str,
+    rows: Mapping[Key, Output],
+    base: Mapping[Key, Output],
+    *,
+    attributable: bool | None,
+    repeated: Set[str],
 ) -> AgainstBaseline:
     found = _differences(rows, base)
     parted = [difference for difference in found.values() if difference is not None]
@@ -215,6 +226,8 @@ def _against(
         elif ours != theirs:
             mismatches += 1
             strangers += found[key] is not None
+    if attributable and any(one.request_id not in repeated for one in parted):
+        attributable = None  # of these requests nobody knows whether the baseline repeats itself
     return AgainstBaseline(
         config=name,
         pairs=len(found),

@@ -2,6 +2,8 @@
 
 Two runs that differ in protocol, template, reasoning mode, quantization, draft model or engine
 are two experiments. Their figures stand together only when the caller names every such dimension.
+What a configuration declares is one word on it, what the server told of itself another: runs
+differ in a dimension when they differ in either.
 """
 
 from __future__ import annotations
@@ -36,6 +38,12 @@ NAMED: Final = {
     "nodes": ("nodes",),
     "max_context_per_request": ("max_context_per_request",),
     "request_options": ("request_options",),
+}
+# dimension -> what a server tells of it, where it tells anything
+OBSERVED: Final = {
+    "template": ("template_sha256",),
+    "quantization": ("model_ftype",),
+    "engine": ("build_info", "version"),
 }
 _SAME_SETTINGS: Final = ("fixture_mode", "fixture_seed", "max_tokens")
 
@@ -134,12 +142,42 @@ def _dimensions(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Dimens
     for table, separate in ((SEPARATE, True), (NAMED, False)):
         for name, fields in table.items():
             values = [[side.get(field) for field in fields] for side in (left, right)]
+            if values[0] == values[1]:
+                values = _observed(one, other, OBSERVED.get(name, ()))
             if values[0] != values[1]:
-                shown = [side[0] if len(fields) == 1 else side for side in values]
+                shown = [side[0] if len(side) == 1 else side for side in values]
                 found.append(
                     Dimension(name=name, baseline=shown[0], candidate=shown[1], separate=separate)
                 )
     return found
+
+
+def _observed(
+    one: Mapping[str, Any], other: Mapping[str, Any], fields: Sequence[str]
+) -> list[list[Any]]:
+    """Give what the servers of two runs told of the fields that both told something of.
+
+    A run of several invocations may have met several servers: then each answer is there.
+    """
+    sides: list[list[Any]] = [[], []]
+    for field in fields:
+        told = [_told(run, field) for run in (one, other)]
+        if all(told):
+            for side, values in zip(sides, told, strict=True):
+                side += values
+    return sides
+
+
+def _told(provenance: Mapping[str, Any], field: str) -> list[str]:
+    """Give the different answers of a run's servers, sorted."""
+    found = set()
+    invocations = provenance.get("invocations")
+    for entry in invocations if isinstance(invocations, list) else ():
+        server = entry.get("server") if isinstance(entry, dict) else None
+        value = server.get(field) if isinstance(server, dict) else None
+        if isinstance(value, str | int):
+            found.add(str(value))
+    return sorted(found)
 
 
 def _cells(one: Summary, other: Summary) -> list[CellDifference]:
@@ -196,5 +234,6 @@ def _notes(
             notes.append(f"{name} has {run.cells_done} of {run.cells_planned} cells")
         if any(not row.measurement_valid for row in run.rows):
             notes.append(f"{name} has cells whose measurement is not valid")
+        notes += [f"{name}: {warning}" for warning in run.warnings]
     notes.append("a few repeats show ranges, not significance")
     return notes

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from farm.core.address import address_fault
 from farm.errors import Problem, SpecError
 from farm.qualify.manifest import is_required, read_fields, read_manifest
 
@@ -214,12 +215,9 @@ def _across_fields(known: dict[str, Any], *, file: str) -> list[Problem]:
         values = known.get(name, ())
         if len(set(values)) != len(values):
             refuse(name, "duplicate", f"names {_repeated(values)!r} twice: each once")
-    url = known.get("url", "http://")
-    if not url.startswith(("http://", "https://")):
-        refuse("url", "bad_url", f"{url!r} is neither http:// nor https://")
-    elif "@" in url.partition("://")[2].partition("/")[0]:
-        # the url stands in provenance.json
-        refuse("url", "credentials", "holds credentials: name a variable in api_key_env")
+    fault = address_fault(known["url"]) if "url" in known else None
+    if fault is not None:
+        refuse("url", *fault)
     if not _VARIABLE.fullmatch(known.get("api_key_env") or "A"):
         detail = "must be the name of an environment variable, never the key itself"
         refuse("api_key_env", "not_a_variable", detail)

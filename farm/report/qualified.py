@@ -138,7 +138,8 @@ class AgainstBaseline(Struct, frozen=True, kw_only=True):
     templates_unknown: int
     unpaired: int
     # whether differences may come of the configuration: False where the baseline differs from
-    # its own repeat, or outputs that differ had other templates; None: it was not repeated
+    # its own repeat, or outputs that differ had other templates; None: it was not repeated, or
+    # not for every request that differs
     attributable: bool | None
 
 

@@ -60,13 +60,15 @@ def _costs(envelope: Envelope) -> Table | None:
     if not envelope.costs:
         return None
     costs = envelope.costs
-    named = [*costs.models.items(), *([("all", costs.total)] if len(costs.models) > 1 else [])]
+    named = [*costs.models.items(), *([("all", costs.total)] if len(costs.models) != 1 else [])]
     rows = tuple((model, *_cost_row(spent)) for model, spent in named)
     return Table(
         anchor="costs",
         title="What it has cost",
         lead="Over all crashes and resumes. Wasted calls were answered or under way when a process "
-        "died, and were made again.",
+        "died, and were made again."
+        if costs.models
+        else "No call was made: what is answered came from where answers are kept.",
         head=(
             "Model",
             "Calls",

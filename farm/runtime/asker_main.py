@@ -151,6 +151,7 @@ async def _asker(
         max_tokens=options.max_tokens,
         share=options.share,
         refusals_halt=not options.accept_errors,
+        kept_in=options.cache,
         tell=tell,
         sleep=pause,
     )

@@ -90,7 +90,7 @@ def verify(
         receipts=len(counted),
         events=len(events),
         orphans=len(set(receipt_names()) - counted),
-        problems=tuple(dict.fromkeys(problems)),  # what many shards miss is missing once
+        problems=tuple(dict.fromkeys(problems)),  # one file can fail several checks
     )
 
 

@@ -22,9 +22,10 @@ _PLACE: Final = "generations.place"  # holds the path of a cache that is not in 
 def place_of_cache(store: str, given: str | None, *, models: Sequence[str] = ()) -> str:
     """Give the absolute path of a run's answers; one that was given is remembered from now on.
 
-    What the former place holds of `models` is copied before: a run that is killed in between
-    copies again. Raises `SpecError` when the place that is remembered is not there and none is
-    given, and what `GenerationCache` raises when one of both cannot be read or written.
+    It is opened, and what the former place holds of `models` is copied, before: a run that is
+    killed in between copies again, and a mistyped one is forgotten. Raises `SpecError` when the
+    place that is remembered is not there and none is given, and what `GenerationCache` raises
+    when one of both cannot be read or written.
     """
     own = os.path.abspath(os.path.join(store, CACHE_FILE))
     folder = Folder(store)
@@ -39,7 +40,7 @@ def place_of_cache(store: str, given: str | None, *, models: Sequence[str] = ())
             return remembered or own
         place = os.path.abspath(given)
         if place != remembered:
-            _copy_answers(remembered or own, place, models)
+            _take_over(remembered or own, place, models)
             folder.replace(_PLACE, os.fsencode(place))
         return place
     finally:
@@ -55,13 +56,19 @@ def remembered_place(store: str) -> str | None:
         return None
 
 
-def _copy_answers(former: str, place: str, models: Sequence[str]) -> None:
-    if not os.path.exists(former) or os.path.realpath(former) == os.path.realpath(place):
-        return
+def answers_kept(store: str) -> str:
+    """Give the file that holds answers of a store, "" where there is none."""
+    place = remembered_place(store) or os.path.join(store, CACHE_FILE)
+    return place if os.path.exists(place) else ""
+
+
+def _take_over(former: str, place: str, models: Sequence[str]) -> None:
     from farm.store.cache import GenerationCache  # SQLite, for runs whose place changes alone
 
-    with closing(GenerationCache(former)) as source, closing(GenerationCache(place)) as target:
-        target.copy_from(source, models=models)
+    with closing(GenerationCache(place)) as target:
+        if os.path.exists(former) and not os.path.samefile(former, place):
+            with closing(GenerationCache(former)) as source:
+                target.copy_from(source, models=models)
 
 
 def _remembered(folder: Folder, store: str) -> str:

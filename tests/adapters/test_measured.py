@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from farm.adapters import chat, responses
 from farm.adapters.measured import MeasuredEndpoint, _Kept
 from farm.adapters.secret import Secret
 from farm.adapters.stream import BrokenStream, Stamped, read_stream
-from farm.core.served import Served
+from farm.core.served import ControlReply, Served
 from farm.qualify.metrics import Measured, measure
+from tests.adapters.loopback import Loopback, Received, Wire
 from tests.vectors.load import known
 
 CASES = {case["id"]: case for case in known("sse_streams")["cases"]}
@@ -221,3 +224,70 @@ def test_a_key_that_the_server_quotes_back_is_not_kept() -> None:
     reading = asyncio.run(call_served_by(handler, key=key)).reading
     assert "sk-123" not in reading.error
     assert "bad key" in reading.error
+
+
+KEY = "sk-a/b-0123456789abcdefghij"
+_DELTAS: list[dict[str, Any]] = [
+    {"delta": {"reasoning_content": f"the header says {KEY}"}},
+    {"delta": {"content": f"it is {KEY}"}},
+    {"delta": {"tool_calls": [{"index": 0, "id": "c-1", "function": {
+        "name": f"f-{KEY}", "arguments": json.dumps({"key": KEY})}}]}},
+    {"delta": {}, "finish_reason": f"stop-{KEY}"},
+]  # fmt: skip
+_OBJECTS: dict[str, Any] = {
+    "usage": {"completion_tokens": 3, "prompt_tokens": 5, KEY: [KEY], "by": {"who": KEY}},
+    "timings": {"predicted_per_second": 7.0, KEY: KEY},
+    "metrics": {"queue": {KEY: [[KEY]]}},
+    "model": f"m-{KEY}",
+}
+
+
+def test_a_key_quoted_back_stands_in_nothing_that_is_kept_of_an_answer() -> None:
+    """Answers, and the server's own objects beside them, go into the files of a run."""
+    chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, **delta}]} for delta in _DELTAS]
+    chunks.append(_OBJECTS | {"choices": []})
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        data = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
+        writer.write(
+            b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+            + data
+            + b"data: [DONE]\n\n"
+        )
+        await writer.drain()
+
+    served = asyncio.run(call_served_by(handler, key=Secret(KEY, name="KEY")))
+    assert served.reading.status == "ok"
+    assert served.reading.text == "it is [key]"
+    assert served.usage == {
+        "completion_tokens": 3, "prompt_tokens": 5, "[key]": ["[key]"], "by": {"who": "[key]"},
+    }  # fmt: skip
+    assert served.timings is not None
+    assert served.timings["predicted_per_second"] == 7.0
+    written = msgspec.json.encode([served, measure(served)]).decode()
+    assert [KEY[at : at + 8] for at in range(len(KEY) - 7) if KEY[at : at + 8] in written] == []
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_a_key_quoted_back_stands_in_no_answer_to_a_control_request(status: int) -> None:
+    """Such answers are shown in messages, and stored as what the server is."""
+    said = {"error": {"message": f"no such key: {KEY}", KEY: [KEY, 3]}, "version": KEY}
+
+    async def asked() -> ControlReply:
+        async def handle(received: Received, wire: Wire) -> None:
+            await wire.reply(json.dumps(said).encode(), status=status)
+
+        async with (
+            Loopback(handle) as server,
+            MeasuredEndpoint(
+                server.url, connections=1, timeout_s=10, key=Secret(KEY, name="KEY")
+            ) as endpoint,
+        ):
+            return await endpoint.control("GET", "/props")
+
+    reply = asyncio.run(asked())
+    assert reply.status == status
+    assert reply.body == {
+        "error": {"message": "no such key: [key]", "[key]": ["[key]", 3]}, "version": "[key]",
+    }  # fmt: skip

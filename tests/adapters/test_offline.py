@@ -149,6 +149,7 @@ def test_every_bad_line_of_a_recording_is_named(tmp_path: Path) -> None:
     places = [problem.place for problem in caught.value.problems]
     assert places == ["line 2", "line 3", "line 4", "line 5", "line 6"]
     assert "stands on line 1 already" in str(caught.value)
+    assert "jSON" not in str(caught.value)
 
 
 class Plain:

@@ -426,6 +426,7 @@ def test_a_reply_that_is_not_http_is_malformed() -> None:
     generation, _ = run(asked(handle))
     assert generation.failure is not None
     assert generation.failure.kind in ("malformed", "connection")
+    assert "message=" not in generation.failure.detail  # nor a status that nobody sent
 
 
 def test_an_endless_answer_is_given_up_at_the_bound() -> None:
@@ -676,3 +677,31 @@ def test_a_prompt_that_is_not_unicode_is_refused_before_anything_is_sent() -> No
             assert server.received == []
 
     run(story())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_is_not_utf_8_is_said_to_be_none(stream: bool) -> None:
+    """What is shown of it has replacement characters, and would look like JSON."""
+    body = b'{"a": "\xff"}'
+
+    async def handle(received: Received, wire: Wire) -> None:
+        kind = "text/event-stream" if stream else "application/json"
+        await wire.reply(b"data: " + body + b"\n\n" if stream else body, content_type=kind)
+
+    generation, _ = run(asked(handle, stream=stream))
+    assert generation.failure is not None
+    assert "is not a JSON object, it is not UTF-8 at byte 8: " in generation.failure.detail
+
+
+def test_nobody_there_is_told_with_address_and_reason_alone() -> None:
+    """The client library speaks of ssl in any case."""
+
+    async def call() -> Generation:
+        # port 9 of the loopback: discard, where nothing listens
+        async with OpenAIEndpoint(openai_settings("http://127.0.0.1:9"), name="m") as endpoint:
+            return await endpoint.send(endpoint.request("p", task(), sample=0))
+
+    generation = run(call())
+    assert generation.failure is not None
+    assert generation.failure.detail.startswith("no connection to 127.0.0.1:9: ")
+    assert "ssl" not in generation.failure.detail

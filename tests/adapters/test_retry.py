@@ -33,15 +33,17 @@ def test_pauses_double_up_to_the_longest() -> None:
 def test_no_pause_is_shorter_than_what_was_asked_for(
     attempt: int, chance: float, wait: float | None
 ) -> None:
-    """Law: Retry-After is waited out; ours keep between 0.6 and all of their bound."""
+    """Law: Retry-After is waited out; ours keep between 0.6 and all of their bound.
+
+    So does one that was asked for and is shorter: a server that says 0, or a date gone by, would
+    otherwise meet all attempts within the same moment.
+    """
     policy = RetryPolicy(attempts=10_000, total_s=1e9, first_s=0.5, longest_s=60)
     pause = policy.pause(failure(retry_after_s=wait), attempt=attempt, elapsed_s=0, chance=chance)
     assert pause is not None
-    if wait is not None:
-        assert wait <= pause <= wait * 1.1
-    else:
-        bound = min(60.0, 0.5 * 2.0 ** min(attempt - 1, 20))
-        assert bound * 0.6 <= pause <= bound
+    bound = min(60.0, 0.5 * 2.0 ** min(attempt - 1, 20))
+    asked = wait or 0.0
+    assert max(asked, bound * 0.6) <= pause <= max(asked * 1.1, bound)
 
 
 def test_there_is_no_pause_that_would_end_after_the_time() -> None:
@@ -93,6 +95,14 @@ def test_an_answer_after_failures_is_the_answer() -> None:
         ("call.retried", 1, "server"),
         ("call.retried", 2, "busy"),
     ]
+
+
+def test_an_endpoint_that_says_come_back_at_once_is_asked_ever_more_rarely() -> None:
+    """Retry-After: 0 beside each of six refusals: the pauses double as if it had said nothing."""
+    busy = failed("busy", "d", retry_after_s=0.0)
+    _, attempts, clock, _ = run(retried([busy]))
+    assert attempts == [1, 2, 3, 4, 5, 6]
+    assert clock.slept == pytest.approx([0.3, 0.6, 1.2, 2.4, 4.8])
 
 
 def test_attempts_end_and_the_last_failure_is_given() -> None:

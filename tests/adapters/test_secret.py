@@ -29,10 +29,13 @@ def test_a_key_in_place_of_its_variables_name_is_not_shown() -> None:
     assert "51ABC" not in str(refused.value)
 
 
-async def asked(handler: Handler, *, stream: bool) -> Generation:
-    secret = Secret(KEY, name="THE_KEY")
+async def asked(
+    handler: Handler, *, stream: bool, headers: dict[str, str] | None = None
+) -> Generation:
+    """Ask with the key, or with these headers in its place."""
+    secret = None if headers else Secret(KEY, name="THE_KEY")
     async with Loopback(handler) as server:
-        settings = openai_settings(server.url, stream=stream)
+        settings = openai_settings(server.url, stream=stream, headers=headers or {})
         async with OpenAIEndpoint(settings, name="model", key=secret) as endpoint:
             return await endpoint.send(endpoint.request("p", task(), sample=0))
 
@@ -77,3 +80,61 @@ def test_what_is_shown_of_a_text_holds_no_piece_of_the_key(
     text = before + KEY + "/" + KEY[:cut]
     said = shown(text, secret, most=most) + quoted(text.encode(), secret, most=most)
     assert [piece for piece in PIECES if piece in said] == []
+
+
+@pytest.mark.parametrize("word", ["EMPTY", "none", "ollama", "x", "sk-no-key-required"])
+def test_a_word_that_stands_for_no_key_is_taken_out_of_no_answer(word: str) -> None:
+    """Clients ask for a key where servers want none; the answer "none" is not one."""
+    assert Secret(word, name="K").masked(f"the answer is {word}") == f"the answer is {word}"
+
+
+def test_json_nested_too_deep_to_be_searched_for_a_key_is_not_passed_on() -> None:
+    """What was not searched may hold it."""
+    value: object = KEY
+    for _ in range(1200):
+        value = [value]
+    assert Secret(KEY, name="K").masked_json(value) is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "headers", [{"x-secret": KEY}, {"X-Gateway-Auth": f"Bearer {KEY}"}, {"x-team": KEY}]
+)
+def test_a_secret_header_quoted_back_is_masked_like_the_key(
+    headers: dict[str, str], stream: bool
+) -> None:
+    """Gateways want secrets in headers of their own, and quote them in what they refuse."""
+
+    async def handle(received: Received, wire: Wire) -> None:
+        await wire.reply(error(f"not allowed: {KEY}"), status=403)
+
+    generation = run(asked(handle, stream=stream, headers=headers))
+    assert generation.failure is not None
+    written = encode_generation(generation).decode()
+    assert "not allowed: [key]" in written
+    assert [piece for piece in PIECES if piece in written] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HTTP-Referer", "https://example.com"),
+        ("x-title", "My evaluation of tokens"),
+        ("accept", "application/json"),
+        ("x-api-token", "EMPTY"),
+        ("x-request-key", "blue"),
+        ("x-none", ""),
+    ],
+)
+def test_a_header_that_is_no_secret_is_taken_out_of_no_answer(name: str, value: str) -> None:
+    """Its words are words of ordinary answers."""
+    assert Secret.within(None, {name: value}) is None
+
+
+def test_the_key_and_all_secret_headers_are_masked_at_once() -> None:
+    """One may be a part of another: the longest goes first."""
+    key = Secret(KEY, name="K")
+    both = Secret.within(key, {"x-token": f"{KEY}-and-more", "x-pass": "hunter2hunter2"})
+    assert both is not None
+    assert both.reveal() == KEY
+    assert both.masked(f"{KEY}-and-more, {KEY}, hunter2hunter2") == "[key], [key], [key]"

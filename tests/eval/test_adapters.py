@@ -178,6 +178,10 @@ def test_what_was_not_judged_by_its_text_is_told_with_its_cause(tmp_path: Path) 
     )
     done = evaluation.run("--stream", "-")
     assert done.code == 0, done.err
+    # a row has the same names whatever became of its trial
+    assert len({tuple(sorted(line)) for line in done.lines}) == 1
+    last = next(line for line in done.lines if line["task_id"] == "t3")
+    assert [last[name] for name in ("usage", "finish_reason")] == [None, None]
     told = {line["task_id"]: line["metadata"] for line in done.lines}
     failure = told["t3"]["error"]
     assert failure.startswith("unrecorded: ")

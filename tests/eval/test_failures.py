@@ -126,6 +126,45 @@ def test_a_refused_key_or_model_ends_the_run_after_a_few_calls(
         assert "error" not in outcomes(evaluation)
 
 
+def test_the_way_out_of_a_wrong_setting_is_one_that_is_allowed_and_buys_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    """A store is bound to its settings: both messages name a new store and the paid answers."""
+
+    paid_for = asyncio.Event()
+
+    async def moved(asked: Asked, wire: Wire) -> None:
+        if asked.key.model == "wrong":
+            await paid_for.wait()
+            there = {"location": "http://elsewhere/v1"}
+            await wire.reply(b"", status=307, headers=there)
+        else:
+            await answers(asked, wire)
+            paid_for.set()
+
+    with ModelServer(moved) as server:
+        evaluation = evaluation_of(tmp_path, server.url, "good", "wrong", tasks=4, concurrency=1)
+        kept = str(evaluation.path("generations.sqlite"))
+        done = evaluation.run()
+        assert_pending(done, "wrong: HTTP 307", "base_url must be it", f"--cache {kept!r}")
+        paid = {key: n for key, n in server.replied.items() if key.model == "good"}
+        assert len(paid) > 0
+        server.behaviour = answers
+        write_models(tmp_path, server.url, "good", "wrong", timeout_s=500, system="mended")
+        refused = evaluation.run()
+        assert refused.code == 1
+        assert f"use another --store with --cache {kept!r}" in refused.failures[0]
+        # the model that was wrong gets another setting, the good one keeps its own
+        good, wrong = (
+            Path(write_models(tmp_path, server.url, name, file=f"{name}.toml", **more)).read_text()
+            for name, more in (("good", {}), ("wrong", {"system": "mended"}))
+        )
+        Path(evaluation.models).write_text(good + wrong)
+        again = replace(evaluation, store=str(tmp_path / "again"), more=("--cache", kept))
+        assert again.run().code == 0
+        assert all(server.replied[key] == 1 for key in paid)
+
+
 def test_a_dead_endpoint_ends_the_run(tmp_path: Path) -> None:
     """Nobody listens at the port; later somebody does."""
     with socket.socket() as taken:

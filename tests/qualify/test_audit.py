@@ -79,6 +79,17 @@ def out(config: str, text: str, **more: Any) -> Output:
     return Output(config=config, request_id=more.pop("id", "r"), text=text, **more)
 
 
+def test_a_difference_in_a_request_that_was_not_repeated_is_attributed_to_nothing() -> None:
+    """The repeat of one request says nothing of another."""
+    base = [out("baseline", "A", id="r", pass_=n) for n in (1, 2)] + [out("baseline", "A", id="s")]
+    same, other = out("d", "A", id="s", pass_=1), out("d", "B", id="s", pass_=1)
+    repeated = out("d", "B", id="r", pass_=1)
+    for rows, expected in (([same, repeated], True), ([other, repeated], None), ([other], None)):
+        found = audit_outputs([*base, *rows], baseline="baseline")
+        assert found.baseline_repeat.verdict == "deterministic"
+        assert found.against_baseline[0].attributable is expected
+
+
 def test_a_baseline_that_repeats_itself_makes_differences_attributable() -> None:
     """Two equal rows of the baseline, told apart by pass."""
     outputs = [out("baseline", "A", pass_=1), out("baseline", "A", pass_=2), out("d", "B", pass_=1)]

@@ -168,6 +168,54 @@ def test_two_experiments_are_not_mixed(
     assert len(named.cells) == 4
 
 
+def told(run: Path, *servers: dict[str, Any]) -> Path:
+    """Change what the servers of a run's invocations told of themselves."""
+    path = run / "provenance.json"
+    document = json.loads(path.read_bytes())
+    (entry,) = document["invocations"]
+    document["invocations"] = [{**entry, "server": server} for server in servers]
+    path.write_text(json.dumps(document), "utf-8")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("field", "dimension"),
+    [
+        ("template_sha256", "template"),
+        ("build_info", "engine"),
+        ("version", "engine"),
+        ("model_ftype", "quantization"),
+    ],
+)
+def test_servers_that_told_different_things_are_two_experiments(
+    measured: Path, tmp_path: Path, field: str, dimension: str
+) -> None:
+    """Both configurations declare the same; what was met is known to differ."""
+    one = told(copy_of(measured, tmp_path / "one"), {field: "a"})
+    other = told(copy_of(measured, tmp_path / "other"), {field: "b"})
+    found = compared(one, other)
+    assert not found.comparable
+    (differs,) = found.differs
+    assert (differs.name, differs.baseline, differs.candidate) == (dimension, "a", "b")
+    assert compared(one, other, across=(dimension,)).attributable_to == dimension
+    # a run that went on at another server is no equal of one that did not
+    both = told(copy_of(measured, tmp_path / "both"), {field: "a"}, {field: "b"}, {})
+    assert [one.candidate for one in compared(one, both).differs] == [["a", "b"]]
+    # silence says nothing
+    silent = told(copy_of(measured, tmp_path / "silent"), {})
+    assert compared(one, silent).comparable
+
+
+def test_a_comparison_carries_the_warnings_of_both_runs(measured: Path, tmp_path: Path) -> None:
+    """They say what makes a figure doubtful, and doubt is passed on to a difference."""
+    warned = copy_of(measured, tmp_path / "warned")
+    path = warned / "provenance.json"
+    document = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**document, "warnings": ["another server"]}), "utf-8")
+    assert "the candidate: another server" in compared(measured, warned).notes
+    assert "the baseline: another server" in compared(warned, measured).notes
+
+
 def test_the_command_refuses_with_exit_code_1(measured: Path, tmp_path: Path) -> None:
     """What differs is on stdout, why it was refused on stderr."""
     other = copy_of(measured, tmp_path / "other", provenance={"engine_commit": "x"})

@@ -65,6 +65,8 @@ def test_null_is_no_answer_where_there_must_be_one(name: str) -> None:
         ({"repeats": True}, "bad_value"),
         ({"url": "ftp://x"}, "bad_url"),
         ({"url": "http://user:secret@x/v1"}, "credentials"),
+        ({"url": "http://x/v1?key=secret"}, "bad_url"),
+        ({"url": "http://x:99999"}, "bad_url"),
         ({"protocol": "messages"}, "bad_value"),
         ({"fixture_mode": "bytes"}, "bad_value"),
         ({"request_options": {"messages": []}}, "not_an_option"),

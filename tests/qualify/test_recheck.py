@@ -98,7 +98,9 @@ def test_what_was_changed_by_hand_is_named(finished: Path, tmp_path: Path, chang
     done = farm("verify", "--store", str(run))
     assert done.returncode == 1, done.stdout
     assert "Traceback" not in done.stderr
-    assert any(complaint in problem for problem in json.loads(done.stdout)["problems"]), done.stdout
+    problems = json.loads(done.stdout)["problems"]
+    assert any(complaint in problem for problem in problems), done.stdout
+    assert len(problems) == len(set(problems))  # also of a fixture that several cells asked
 
 
 def test_results_edited_by_hand_are_made_again_by_the_next_run(

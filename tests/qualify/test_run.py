@@ -212,8 +212,35 @@ def test_an_output_of_another_configuration_is_refused(tmp_path: Path) -> None:
         done = run(tmp_path, url, **small, model_sha256="3" * 64, max_tokens=128)
     assert done.returncode == 1
     assert "another configuration, it differs in max_tokens, model_sha256;" in done.stderr
-    assert "another --output" in done.stderr
+    assert done.stderr.endswith("give another --output\n")  # and not to remove what was measured
     assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"api_key_env": "NO_SUCH_VARIABLE"},
+        {"token_counter": "tokenizer"},
+        {"token_counter": "tokenizer", "tokenizer": "/no/such/folder"},
+    ],
+)
+def test_a_mistake_that_can_be_known_before_binds_no_directory(
+    tmp_path: Path, mistake: dict[str, Any]
+) -> None:
+    """A key that is not set, a tokenizer that is not there: mended, the same command goes on."""
+    done = run(tmp_path, "http://127.0.0.1:9", **mistake)
+    assert done.returncode == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_without_a_measured_cell_may_be_removed(tmp_path: Path) -> None:
+    """Only the server shows that a window is too large; nothing is lost with the directory."""
+    with scripted_server("--fault", "no_erase") as url:
+        assert run(tmp_path, url, cache_modes=["cold"]).returncode == 1
+    done = run(tmp_path, url, cache_modes=["cold"], max_tokens=128)
+    assert done.returncode == 1
+    assert "it differs in max_tokens; nothing was changed" in done.stderr
+    assert done.stderr.endswith("give another --output, or remove this one\n")
 
 
 def test_a_run_goes_on_with_a_server_at_another_address(tmp_path: Path) -> None:

@@ -82,3 +82,11 @@ def test_names_are_foreign_text_in_both_forms() -> None:
     page = "".join(render_html(page_of(envelope, title="t")))
     assert "&lt;b&gt;|x" in page
     assert "<b>|x" not in page
+
+
+def test_a_run_that_made_no_call_says_so() -> None:
+    """All was answered from a cache: a table without a row would look like a fault."""
+    nothing = Costs(currency="EUR", models={}, total=Spending())
+    (table,) = tables_of(msgspec.structs.replace(priced(), costs=nothing))
+    assert table.lead.startswith("No call was made")
+    assert table.rows == (("all", "0", "0", "0", "0", "0", "–"),)

@@ -40,6 +40,7 @@ def test_another_place_is_remembered_and_may_change(tmp_path: Path) -> None:
 def test_a_place_that_is_gone_is_asked_for(tmp_path: Path) -> None:
     """An empty cache in its stead would have everything bought again."""
     place_of_cache(str(tmp_path), str(tmp_path / "gone"))
+    (tmp_path / "gone").unlink()
     with pytest.raises(SpecError, match=r"which is not there: say by --cache FILE"):
         place_of_cache(str(tmp_path), None)
 
@@ -85,3 +86,17 @@ def test_a_changed_answer_is_not_copied(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="was changed"):
         place_of_cache(str(tmp_path), str(tmp_path / "new"), models=["m"])
     assert place_of_cache(str(tmp_path), None) == str(own)
+
+
+def test_a_place_that_cannot_be_opened_is_not_remembered(tmp_path: Path) -> None:
+    """A path that was mistyped once would stay in the way of every later call."""
+    mistyped = tmp_path / "notes.txt"
+    mistyped.write_text("not a database, and long enough to be none " * 30)
+    before = mistyped.read_bytes()
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="not a database"):
+            place_of_cache(str(tmp_path), str(mistyped))
+        assert place_of_cache(str(tmp_path), None) == str(tmp_path / "generations.sqlite")
+    good = str(tmp_path / "good.sqlite")
+    assert place_of_cache(str(tmp_path), good) == good
+    assert mistyped.read_bytes() == before
