@@ -204,7 +204,7 @@ def test_a_lost_nursery_is_replaced_and_its_program_run_again() -> None:
 
 
 def _slow(program: str = ADD) -> Work:
-    return checked_work(f"import time\ntime.sleep(0.3)\n{program}", "add(1, 2) == 3", timeout_s=3.0)
+    return checked_work(f"import time\ntime.sleep(1)\n{program}", "add(1, 2) == 3", timeout_s=3.0)
 
 
 def _children(process: int) -> set[int]:
