@@ -24,7 +24,7 @@ from farm.sandbox import limits, tester
 from farm.sandbox.lockdown import Lockdown
 
 # The last is of a tester that could not be locked in, and has judged nothing.
-_CLEAN, _SPENT, _UNFIT = b"c", b"s", b"u"
+_CLEAN, _SPENT, _UNFIT, _MARKED = b"c", b"s", b"u", b"m"
 # Age is bounded too: whatever a job may have left unseen does not gather.
 _MOST_JOBS = 50
 _MOST_CPU_S = 5.0
@@ -59,6 +59,7 @@ class TesterProcess:
         self._ours, theirs = socket.socketpair()
         self._jobs = 0
         self._said = _SPENT
+        self._heard = b""  # of this job
         self.pid = os.fork()
         if self.pid == 0:
             _serve(lockdown, theirs)
@@ -72,20 +73,32 @@ class TesterProcess:
     def begin(self, pipes: Pipes) -> bool:
         """Hand a job over; False when this tester is gone."""
         self._jobs += 1
+        self._heard = b""
         try:
             socket.send_fds(self._ours, [b"j"], list(pipes))
         except OSError:
             return False
         return True
 
-    def stays(self) -> bool:
-        """Say whether the job that is over left this tester fit for another."""
+    def is_over(self) -> bool:
+        """Say whether the job is over, or the tester is, once there is something to be read."""
         try:
-            self._said = self._ours.recv(16, socket.MSG_DONTWAIT)
+            part = self._ours.recv(16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
         except OSError:
-            self._said = b""
+            part = b""
+        self._heard += part
+        return not part or not self._heard.endswith(_MARKED)
+
+    def stays(self) -> bool:
+        """Say whether the job that is over left this tester fit for another.
+
+        What it said before it read a word of the program it cannot take back.
+        """
+        self._said = self._heard.removeprefix(_MARKED)
         young = self._jobs < _MOST_JOBS and used(self.pid) < _MOST_CPU_S
-        return self._said == _CLEAN and young
+        return self._heard == _CLEAN and young
 
     def waited(self) -> float:
         """Return the seconds it was ready to run and did not, in all its life; 0 if not told."""
@@ -169,7 +182,7 @@ def _serve(lockdown: Lockdown, channel: socket.socket) -> NoReturn:
                 os.close(number)
             if not said:
                 break
-            clean, last = _judge(Pipes(*descriptors)), descriptors
+            clean, last = _judge(Pipes(*descriptors), channel), descriptors
             clean = clean and not _has_grown(since)
             channel.send(_CLEAN if clean else _SPENT)
             jobs += 1
@@ -189,10 +202,14 @@ def _peak_kib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _judge(pipes: Pipes) -> bool:
+def _judge(pipes: Pipes, channel: socket.socket) -> bool:
     text = bytearray()
     while part := os.read(pipes.work, 1 << 20):
         text += part
     return tester.run(
-        json.loads(text), source=pipes.source, target=pipes.target, verdict=pipes.verdict
+        json.loads(text),
+        source=pipes.source,
+        target=pipes.target,
+        verdict=pipes.verdict,
+        marked=lambda: channel.send(_MARKED),
     )

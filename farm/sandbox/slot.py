@@ -21,7 +21,7 @@ from farm.sandbox import limits
 from farm.sandbox.conversation import PATIENCE_S, Conversation
 from farm.sandbox.lockdown import Walls
 from farm.sandbox.scratch import delete_tree
-from farm.sandbox.verdict import Account, CandidateResult, Isolation, decide
+from farm.sandbox.verdict import Account, CandidateResult, Isolation, decide, evaluates
 
 _START_S = 30.0
 # A zygote that is ended from outside while it starts is started again, so often at most.
@@ -209,6 +209,7 @@ class Slot:
             account,
             total=len(work.assertions),
             isolation=self.isolation,
+            evaluating=evaluates(work.assertions),
             output=bytes(conversation.output).decode("utf-8", "backslashreplace"),
         )
 

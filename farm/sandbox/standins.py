@@ -249,7 +249,10 @@ def _leave(
 ) -> Any:
     if error is not None:
         swallowed = self._farm_session.operate("leave", self, error)
-        return swallowed and not is_a_verdict(error)
+        if not swallowed or is_a_verdict(error):
+            return False
+        self._farm_session.trust.add("remote_exit")
+        return True
     return self._farm_session.operate("getattr", self, "__exit__")(None, None, None)
 
 

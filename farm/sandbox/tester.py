@@ -21,6 +21,7 @@ from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
 from farm.sandbox.raised import ProgramAssertion
 from farm.sandbox.remote import NotReady, Session
+from farm.sandbox.values import is_of_the_program
 from farm.sandbox.wishes import TESTS
 from farm.scoring.blocks import CHECK, Waiting, waiting
 
@@ -28,11 +29,13 @@ _STOP = "StopIteration"
 _LONGEST_TEXT = 500
 
 
-def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
+def run(job: Json, *, source: int, target: int, verdict: int, marked: Callable[[], object]) -> bool:
     """Judge one job over the pipes of its candidate and report to `verdict`.
 
     Return whether this process is as it was before: the assertions could not change it, none
-    ended in an error, and the program handed over nothing that is not its own.
+    ended in an error, and the program handed over nothing that is not its own. `marked` is called
+    where they could, before one word of the program is read: afterwards code of the program's
+    may run here, where assertions evaluate what it gives them, and could hide it.
     """
 
     def tell(fact: Json) -> None:
@@ -42,12 +45,14 @@ def run(job: Json, *, source: int, target: int, verdict: int) -> bool:
     try:
         session.start(job["code"], imports=job["imports"])
         read = _read_all(job["assertions"])  # while the candidate is at work
+        clean = all(isinstance(one, Assertion) and leaves_no_mark(one.code) for one in read)
+        if not clean:
+            marked()
         loading, functions = _load(session)
     except NotReady as error:
         tell({"load": "harness", "why": str(error)})
         return False
     tell(loading)
-    clean = all(isinstance(one, Assertion) and leaves_no_mark(one.code) for one in read)
     if loading["load"] == "ok":
         program = Program(job["code"], job["entry_point"], functions)
         if job["grading"] == "in_process":
@@ -227,7 +232,9 @@ def _call_waiting(names: Names, one: Assertion, left: Waiting) -> bool:
     for name in left.tests:
         test = dict.get(names, name)  # what is deleted is no test, nor what a class did not become
         if isinstance(test, type) or (test is not None and name.startswith("test")):
-            count += call_tests(test, ran)
+            called = call_tests(test, ran)
+            # a decorator of the program's may never have called it
+            count += called if not is_of_the_program(test) or name in names.ran else 0
     if left.check and CHECK not in names.ran:
         under_test = names.under_test()
         names.overridden = frozenset()  # it is given what the entry point names

@@ -6,6 +6,7 @@ out. Only the tester's lines can make an assertion pass; everything else can onl
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,10 @@ Outcome = Literal["pass", "assertion_fail", "syntax_error", "timeout", "error"]
 AssertionOutcome = Literal["pass", "assertion_fail", "error", "not_reached"]
 # As in `farm.core.isolation`, the weakest first.
 LEVELS = ("advisory", "partial", "seatbelt", "os-enforced", "os-enforced+ns")
+_EVALUATING = re.compile(
+    r"\b(?:eval|exec|eval_str|__import__|pickle|cPickle|dill|cloudpickle|marshal|shelve|yaml"
+    r"|importlib|runpy|doctest|timeit|get_type_hints|ForwardRef)\b|(?<![.\w])compile\b"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,15 @@ class Account:
     wall_ms: float = 0.0
 
 
+def evaluates(assertions: Sequence[str]) -> bool:
+    """Say whether assertions may run, as code of theirs, text or bytes that a program gave them.
+
+    What a program can do in the process that judges it then is anything; told from the texts
+    alone, so no program can hide it.
+    """
+    return any(map(_EVALUATING.search, assertions))
+
+
 def decide(
     lines: Sequence[Mapping[str, Any]],
     account: Account,
@@ -93,15 +107,20 @@ def decide(
     total: int,
     isolation: Isolation,
     output: str = "",
+    evaluating: bool = False,
 ) -> CandidateResult:
-    """Return the verdict that a tester's `lines` and the `account` add up to."""
+    """Return the verdict that a tester's `lines` and the `account` add up to.
+
+    `evaluating` is what `evaluates` says of the assertions.
+    """
     loading = next((line for line in lines if "load" in line), {})
     judged = {line["i"]: line for line in lines if "i" in line}
     results = tuple(_one(judged.get(index)) for index in range(total))
     passed = sum(result.outcome == "pass" for result in results)
     ended = any("end" in line for line in lines)
     outcome, detail = _sum_up(loading, results, account, ended=ended)
-    trust = sorted({name for line in judged.values() for name in line["trust"]})
+    told = {name for line in judged.values() for name in line["trust"]}
+    trust = sorted(told | ({"remote_code"} if evaluating and judged else set()))
     return CandidateResult(
         outcome=outcome,
         score=passed / total,

@@ -15,7 +15,6 @@ from typing import Any
 
 from farm.sandbox.lent import MOST_AHEAD, SPECIAL
 from farm.sandbox.plain import Json, Traffic
-from farm.sandbox.values import is_of_the_program
 
 TESTS = "tests"  # the module that the assertions' own classes and functions are of
 _FILES = (io.StringIO, io.BytesIO)
@@ -72,6 +71,8 @@ class Wishes:
             mine = owner.__module__ == TESTS and asked["ask"] == "get"
         if type(name) is not str or name.startswith("_") or name == _MARKS or not mine:
             raise AttributeError("not an attribute the program may see")
+        if _is_a_test_case(type(owner)) and hasattr(_test_case(), name):
+            raise AttributeError("how a test case judges is not the program's to ask or set")
         if is_a_mock(owner) and (hasattr(type(owner), name) or name == "method_calls"):
             raise AttributeError("not for the program: what a mock is asked by the tests")
         if asked["ask"] == "set":
@@ -80,7 +81,7 @@ class Wishes:
             if type(owner) is types.FunctionType and name in vars(owner):
                 raise AttributeError("not an attribute the program may change")
             value = self._traffic.unpack(asked["v"])
-            if is_a_mock(owner) and is_of_the_program(value):
+            if is_a_mock(owner) and not _is_data(value):
                 raise AttributeError("what the tests ask of a mock is not the program's to give")
             setattr(owner, name, value)
             return None
@@ -91,6 +92,24 @@ def is_a_mock(value: Any) -> bool:
     """Say whether a value is one of unittest's mocks."""
     mock = sys.modules.get("unittest.mock")  # who has not imported it has none
     return mock is not None and isinstance(value, mock.NonCallableMock)
+
+
+def _is_data(value: Any) -> bool:
+    """Say whether a value is plain data to its last part, of which nothing can be asked."""
+    if type(value) is dict:
+        return all(_is_data(part) for pair in value.items() for part in pair)
+    if type(value) in (list, tuple, set, frozenset):
+        return all(map(_is_data, value))
+    return value is None or type(value) in (bool, int, float, complex, str, bytes)
+
+
+def _test_case() -> type:
+    unittest = sys.modules.get("unittest")  # who has not imported it has no test case
+    return type(None) if unittest is None else unittest.TestCase
+
+
+def _is_a_test_case(kind: type) -> bool:
+    return issubclass(kind, _test_case())
 
 
 def is_open(value: Any) -> bool:
@@ -110,8 +129,11 @@ def special_methods(kind: type) -> list[str]:
         name
         for name in SPECIAL
         if any(vars(one).get(name) is not None for one in family)
-        # how Python shows an object is no word of the tests
-        and (name not in ("__str__", "__repr__") or _defines(family, name))
+        # how Python shows an object, or runs a test case, is no word of the tests
+        and (
+            (name not in ("__str__", "__repr__") and not _is_a_test_case(kind))
+            or _defines(family, name)
+        )
     ]
 
 

@@ -245,7 +245,7 @@ class Zygote:
                     return Ending(runner_gone=True)
                 if line.get("kill") == job.number:
                     return Ending(killed=True)
-            if judge.fileno() in ready:
+            if judge.fileno() in ready and judge.is_over():
                 return Ending(starved=starved)
             if self._scratch.over_quota():
                 return Ending(over_quota=True)
