@@ -63,19 +63,7 @@ class Secret:
         A header's value counts as secret when its name says so, or when it looks drawn by chance;
         of "Bearer x" the last word does. What identifies a client is left in answers.
         """
-        words = [
-            word
-            for name, value in headers.items()
-            if (word := value.split()[-1] if value.split() else "")
-            and (
-                (
-                    _TELLING.search(name)
-                    and len(word) >= _PIECE
-                    and word.lower() not in _PLACEHOLDERS
-                )
-                or _RANDOM.fullmatch(word)
-            )
-        ]
+        words = [word for name, value in headers.items() if (word := _secret_in(name, value))]
         if not words:
             return key
         both = cls.__new__(cls)
@@ -123,6 +111,13 @@ class Secret:
         if isinstance(value, list):
             return [self._masked_json(inner) for inner in value]
         return value
+
+
+def _secret_in(name: str, value: str) -> str:
+    """Give the last word of a header's value if it is a secret, else ""."""
+    word = value.split()[-1] if value.split() else ""
+    told = _TELLING.search(name) and len(word) >= _PIECE and word.lower() not in _PLACEHOLDERS
+    return word if told or _RANDOM.fullmatch(word) else ""
 
 
 def _masked(text: str, hidden: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion, Helpers
-from farm.sandbox.collected import call_tests, is_failure, noted_failures, why_nothing
+from farm.sandbox.collected import call_listed, is_failure, noted_failures, why_nothing
 from farm.sandbox.plain import Json
 from farm.scoring.blocks import CHECK, RAN
 
@@ -80,12 +80,7 @@ class Beside:
         for name in asked["beyond"]:
             if name not in self._ran and name not in one.calls:
                 raise BadAssertion(assertions.needs_pytest(name))
-        ran = frozenset(self._ran)
-        count = 0
-        for name in asked["tests"]:
-            test = self._scope.get(name)
-            if isinstance(test, type) or (test is not None and name.startswith("test")):
-                count += call_tests(test, ran)
+        count = call_listed(asked["tests"], self._scope, self._ran)
         if asked["check"] and CHECK not in self._ran:
             if asked["entry"] not in self._scope:
                 raise BadAssertion(assertions.no_one_function(asked["functions"]))

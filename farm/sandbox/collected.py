@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from farm.sandbox.values import is_of_the_program
 from farm.scoring.blocks import Block
 
 if TYPE_CHECKING:
@@ -40,6 +41,22 @@ def _noting(method: Callable[..., None], noted: list[BaseException]) -> Callable
         method(result, test, *found)
 
     return noting
+
+
+def call_listed(listed: Iterable[str], scope: Mapping[str, Any], ran: set[str]) -> int:
+    """Call the tests of these names; return how many have been run.
+
+    `scope` has those that are still there: one that is deleted is no test, nor what a class did
+    not become. `ran` has the names of tests that have begun, and gets those that do.
+    """
+    before, count = frozenset(ran), 0
+    for name in listed:
+        test = scope.get(name)
+        if isinstance(test, type) or (test is not None and name.startswith("test")):
+            called = call_tests(test, before)
+            # a decorator of the program's may never have called it
+            count += called if not is_of_the_program(test) or name in ran else 0
+    return count
 
 
 def call_tests(value: object, ran: frozenset[str]) -> int:

@@ -4,7 +4,7 @@ Forking and locking in a tester costs as much as judging a small program. One th
 left as it found it takes the next; what counts as clean is decided in `farm.sandbox.purity` and
 by the tester itself. Anything else ends it: a timeout, a lost program, an assertion that could
 have changed the process, or age. What a tester writes to its socket decides about nothing but
-whether it is kept.
+whether it is kept, and is told of assertions before the program could have a hand in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from typing import NamedTuple, NoReturn
 from farm.sandbox import limits, tester
 from farm.sandbox.lockdown import Lockdown
 
-# The last is of a tester that could not be locked in, and has judged nothing.
+# What a tester says: of a job, at its end, that it left its process as it was, or not; instead of
+# taking jobs, that it could not be locked in; and, before it reads a word of the program, that
+# what this job runs could change its process. That it cannot take back.
 _CLEAN, _SPENT, _UNFIT, _MARKED = b"c", b"s", b"u", b"m"
 # Age is bounded too: whatever a job may have left unseen does not gather.
 _MOST_JOBS = 50

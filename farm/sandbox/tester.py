@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from farm.sandbox import assertions
 from farm.sandbox.assertions import Assertion, BadAssertion, Helpers
-from farm.sandbox.collected import call_tests, is_failure, noted_failures, why_nothing
+from farm.sandbox.collected import call_listed, is_failure, noted_failures, why_nothing
 from farm.sandbox.frames import PeerBroke, PeerGone, Severed, TooMuch
 from farm.sandbox.names import Module, Names, Program
 from farm.sandbox.plain import Json
 from farm.sandbox.purity import leaves_no_mark
 from farm.sandbox.raised import ProgramAssertion
 from farm.sandbox.remote import NotReady, Session
-from farm.sandbox.values import is_of_the_program
 from farm.sandbox.wishes import TESTS
 from farm.scoring.blocks import CHECK, Waiting, waiting
 
@@ -227,14 +226,7 @@ def _call_waiting(names: Names, one: Assertion, left: Waiting) -> bool:
     for name in left.beyond:
         if name not in names.ran and name not in one.calls:
             raise BadAssertion(assertions.needs_pytest(name))
-    ran = frozenset(names.ran)
-    count = 0
-    for name in left.tests:
-        test = dict.get(names, name)  # what is deleted is no test, nor what a class did not become
-        if isinstance(test, type) or (test is not None and name.startswith("test")):
-            called = call_tests(test, ran)
-            # a decorator of the program's may never have called it
-            count += called if not is_of_the_program(test) or name in names.ran else 0
+    count = call_listed(left.tests, names, names.ran)
     if left.check and CHECK not in names.ran:
         under_test = names.under_test()
         names.overridden = frozenset()  # it is given what the entry point names

@@ -294,9 +294,8 @@ def _move_into_place(path: str, staging: str, plan: Plan) -> None:
 
     When that fails before the plan is there, those renamed are removed again.
     """
-    lock = FileLock(
-        path, folder=True
-    )  # on the folder itself: a failed init must not leave a lock file
+    # on the folder itself: a failed init must not leave a lock file
+    lock = FileLock(path, folder=True)
     folder, staged = Folder(path), Folder(staging)
     try:
         with lock.held(timeout_s=_LOCK_TIMEOUT_S):
